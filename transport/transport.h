@@ -43,6 +43,8 @@ struct spr_batch {
 	spr_channel *channel;
 	uint64_t     writer;    /* as in struct spr_record */
 	uint64_t     n_records; /* counted and checked by the transport before put */
+	uint64_t     late_ns;   /* 0 from the transport; the collector sets it before the sink's put:
+	                         * spr_batch_next() flags stamps (not 0) below it SPR_LATE */
 };
 
 /* What the collector lends a channel while it owns it. Kept by the channel from bind to unbind. */
