@@ -332,10 +332,13 @@ SPR_API SPR_CHECK int spr_trace_open(spr_trace **out, int fd, const struct spr_t
 /* As projected: they describe rec->data. */
 SPR_API const struct spr_kind *spr_trace_kinds(const spr_trace *t, uint32_t *n);
 struct spr_value { /* frozen; one field of a record */
-	const void *bytes;  /* STRING, BYTES: of element 0 */
-	uint64_t    number;
-	uint32_t    n, present;
+	const void *bytes;   /* STRING, BYTES: of element 0; the next element's uint16_t length
+	                      * stands right behind it */
+	uint64_t    number;  /* the value, signed ones sign-extended; STRING, BYTES: elements */
+	uint32_t    n;       /* STRING, BYTES: how many bytes element 0 has */
+	uint32_t    present; /* 0: an OPTIONAL one that is absent */
 };
+/* kind NULL: rec is of kind 0 (its one field is all of it) or "blind". */
 SPR_API int spr_record_field(const struct spr_kind *kind, const struct spr_record *rec,
                              uint32_t field, struct spr_value *out); /* E: -EPROTO */
 /* The next record in the trace's order; 1, 0 at the end. rec->data is valid until the next.
