@@ -16,6 +16,12 @@ WRITER_OBJS = $(filter $(O)/base/sys.o $(O)/base/error.o $(O)/base/clock_now.o $
                        $(O)/shm/writer%.o $(O)/transport/producer.o,$(LIB_OBJS))
 TESTS = $(patsubst %.c,$(O)/%,$(wildcard tests/*_test.c))
 
+
+# bench/NAME.c with a main() becomes build/bench/NAME; the rest of bench/ is shared by all of them.
+BENCH_SHARED = $(patsubst %,$(O)/bench/%.o,stats report harness rig floors yardstick peers)
+BENCHES = $(patsubst %.c,$(O)/%,$(wildcard $(patsubst %,bench/%.c,ring wake take attach embedded \
+                                                                  backlog encode trace spy)))
+
 Q = $(if $(V),,@)
 say = $(if $(V),,@printf '  %-6s %s\n' $(1) $(2))
 
@@ -38,6 +44,18 @@ $(O)/tests/%_test: $(O)/tests/%_test.o $(O)/libsparring.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) -o $@ $^ -lcmocka $(LIBS)
 
+$(O)/bench/%: $(O)/bench/%.o $(BENCH_SHARED) $(O)/libsparring.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(SAN) -o $@ $^ $(LIBS) -lm
+
+$(O)/tests/bench_stats_test: $(O)/bench/stats.o
+$(O)/tests/bench_stats_test: LIBS += -lm
+
+## bench: every question of bench/, about two minutes; fails if a row could not be measured
+bench: all $(BENCHES)
+	$(Q)failed=; for b in $(BENCHES); do $$b $(BENCH_FLAGS) || failed="$$failed $$b"; done; \
+	    [ -z "$$failed" ] || { echo "could not measure all of:$$failed" >&2; exit 1; }
+
 ## help: this list
 help:
 	@sed -n 's/^## \([^:]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
@@ -45,7 +63,7 @@ help:
 ## clean: remove build/
 clean: ; rm -rf $(O)
 
-.PHONY: all help clean
+.PHONY: all bench help clean
 .DELETE_ON_ERROR:
 -include $(wildcard $(O)/*/*.d)
 .SECONDARY:
