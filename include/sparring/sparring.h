@@ -36,7 +36,9 @@
 extern "C" {
 #endif
 
-#define SPR_API   __attribute__((visibility("default")))
+#ifndef SPR_API /* the sender's library hides even these */
+#define SPR_API __attribute__((visibility("default")))
+#endif
 #define SPR_CHECK __attribute__((warn_unused_result))
 
 #define SPR_VERSION_MAJOR 0
