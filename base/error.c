@@ -300,14 +300,15 @@ static void put_words(struct sink_text *s, int number)
 /* Cut at a whole character: half of one would make the whole sentence bad UTF-8. */
 static void text_end(struct sink_text *s)
 {
-	size_t end = s->at < s->room ? s->at : s->room - 1;
+	size_t end = s->at < s->room ? s->at : s->room - 1, start = end;
 
 	if (s->at >= s->room) {
-		size_t start = end;
-
 		while (start && ((unsigned char)s->out[start - 1] & 0xc0) == 0x80)
 			start--;
-		if (start && (unsigned char)s->out[start - 1] >= 0xc0)
+		const unsigned char lead = start ? (unsigned char)s->out[start - 1] : 0;
+		const size_t want = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : lead >= 0xc0 ? 2 : 1;
+
+		if (lead >= 0xc0 && end - (start - 1) < want)
 			end = start - 1;
 	}
 	s->out[end] = '\0';
