@@ -200,6 +200,10 @@ sanitized:
 tidy: $(O)/libsparring.so
 	$(Q)tests/tidy.sh && tests/symbols.sh $(O) && tests/lint.sh '$(CC) $(BASIC)'
 
+## format: reflows what is wider than 100 columns (needs clang-format)
+format:
+	$(Q)tests/format.sh
+
 ## bench: every question of bench/, about two minutes; fails if a row could not be measured
 bench: all $(BENCHES)
 	$(Q)failed=; for b in $(BENCHES); do $$b $(BENCH_FLAGS) || failed="$$failed $$b"; done; \
@@ -242,7 +246,7 @@ clean: ; rm -rf $(O)
 
 FORCE:
 .PHONY: all left-out deps deps-all demo test-programs test test-long asan tsan ubsan sanitized tidy \
-        bench fuzz model musl aarch64 install uninstall help clean FORCE
+        format bench fuzz model musl aarch64 install uninstall help clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
 -include $(wildcard $(O)/*/*.d $(O)/inside/*/*.d)

@@ -56,9 +56,10 @@ static void wait_ns(long ns)
 static bool kernel_trusts_counter(void)
 {
 	char name[32] = "";
-	const int fd = (int)spr_sys(SYS_openat, AT_FDCWD,
-	                            "/sys/devices/system/clocksource/clocksource0/current_clocksource",
-	                            O_RDONLY | O_CLOEXEC);
+	const int fd = (int)spr_sys(
+		SYS_openat, AT_FDCWD,
+		"/sys/devices/system/clocksource/clocksource0/current_clocksource",
+		O_RDONLY | O_CLOEXEC);
 
 	if (fd < 0)
 		return false;
@@ -93,8 +94,9 @@ static bool calibrate(struct spr_clock *clock)
 	                         (end.ticks - start.ticks));
 	wait_ns(CHECK_NS);
 	const struct point check = point_take();
-	const uint64_t told = clock->ns0 + (uint64_t)(((unsigned __int128)(check.ticks - start.ticks) *
-	                                               clock->mult) >> 32);
+	const uint64_t told =
+		clock->ns0 +
+		(uint64_t)(((unsigned __int128)(check.ticks - start.ticks) * clock->mult) >> 32);
 	const uint64_t off = told > check.ns ? told - check.ns : check.ns - told;
 	const uint64_t width_ns = (end.width_ticks * clock->mult) >> 32;
 

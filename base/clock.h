@@ -20,9 +20,9 @@ struct spr_clock { /* 32 bytes, lies in shared memory: load into a local before 
 	uint64_t ns0;
 };
 
-/* Calibrate against CLOCK_MONOTONIC and cross-check (a few ms, once per process, then copied); falls back to
- * SPR_CLOCK_GETTIME where the counter is not invariant, is not the kernel's clock source, disagrees,
- * or SPARRING_DISABLE has "tsc". T: any. */
+/* Calibrate against CLOCK_MONOTONIC and cross-check (a few ms, once per process, then copied);
+ * falls back to SPR_CLOCK_GETTIME where the counter is not invariant, is not the kernel's clock
+ * source, disagrees, or SPARRING_DISABLE has "tsc". T: any. */
 void spr_clock_init(struct spr_clock *clock);
 
 /* CLOCK_MONOTONIC by the kernel, without libc and without errno. T: any. S. */
@@ -46,7 +46,8 @@ static inline uint64_t spr_clock_now(const struct spr_clock *clock)
 	if (__builtin_expect(clock->kind != SPR_CLOCK_TSC, 0))
 		return spr_clock_monotonic_ns();
 	return clock->ns0 +
-	       (uint64_t)(((unsigned __int128)(spr_clock_ticks() - clock->tsc0) * clock->mult) >> 32);
+	       (uint64_t)(((unsigned __int128)(spr_clock_ticks() - clock->tsc0) * clock->mult) >>
+	                  32);
 }
 
 #endif /* SPR_BASE_CLOCK_H */

@@ -6,7 +6,7 @@
 #define SPR_BASE_ERROR_H
 
 /* Keep a sentence for spr_error_text() of this thread and return `err` (a -errno) unchanged:
- *	return spr_fail(-EPROTO, "%s: layout version %u, this library reads %u", path, found, mine);
+ *   return spr_fail(-EPROTO, "%s: layout version %u, this library reads %u", path, found, mine);
  * The sentence names the thing and says what to do. Allocates nothing. T: any. */
 int spr_fail(int err, const char *format, ...) __attribute__((format(printf, 2, 3), cold));
 

@@ -217,7 +217,7 @@ static void put_markup(struct out *o, const struct character *c, bool markdown)
 	char shown[16], unit[64], form[3];
 	size_t n_shown = visible(shown, c), n = 0;
 
-	if (c->valid && c->code == '\\') { /* one stays one here: nothing is read back from a page */
+	if (c->valid && c->code == '\\') { /* one stays one: nothing is read back from a page */
 		n_shown = 1;
 		shown[0] = '\\';
 	}
@@ -227,7 +227,8 @@ static void put_markup(struct out *o, const struct character *c, bool markdown)
 			shown[i] = (char)c->at[i];
 	}
 	for (size_t i = 0; i < n_shown; i++) {
-		const char *escaped = markdown ? markdown_escape(shown[i], form) : html_entity(shown[i]);
+		const char *escaped = markdown ? markdown_escape(shown[i], form)
+		                               : html_entity(shown[i]);
 		const size_t n_escaped = escaped ? text_bytes(escaped) : 1;
 
 		for (size_t j = 0; j < n_escaped; j++)

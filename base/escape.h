@@ -12,7 +12,8 @@
 /* Each writes at most room bytes, NUL included, cut at a whole character, and returns the length
  * the whole text would have had (as snprintf does). T: any. */
 
-/* Control characters, escapes, C1, bidirectional overrides and bytes that are no UTF-8 as \n, \t, \xHH. */
+/* Control characters, escapes, C1, bidirectional overrides and bytes that are no UTF-8 as \n, \t,
+ * \xHH. */
 size_t spr_escape_terminal(char *out, size_t room, const void *text, size_t n_bytes);
 /* The inside of a JSON string; bytes that are no UTF-8 become U+FFFD. */
 size_t spr_escape_json(char *out, size_t room, const void *text, size_t n_bytes);

@@ -124,8 +124,10 @@ static int folder_accept(int at, const char *name, const char *shown, bool ours)
 		if (err)
 			spr_fail_sys(err, "%s: cannot make it private (chmod 700)", shown);
 	} else if (!ours && (st.st_mode & 022)) {
-		err = spr_fail(-EACCES, "%s: others may write in it (mode %o); chmod 700 it, or name "
-		                        "a folder that does not exist yet", shown, st.st_mode & 07777);
+		err = spr_fail(-EACCES,
+		               "%s: others may write in it (mode %o); chmod 700 it, or name "
+		               "a folder that does not exist yet",
+		               shown, st.st_mode & 07777);
 	}
 	if (!err)
 		return fd;
@@ -333,8 +335,9 @@ static int rules_open(struct base *bases, int n_bases, uint64_t want_bytes, char
 			return err;
 	}
 	if (err == -ENOENT)
-		spr_fail(err, "no folder for channels: neither /dev/shm nor /tmp nor $TMPDIR can be "
-		              "used; set SPARRING_DIR to a folder of your own");
+		spr_fail(err,
+		         "no folder for channels: neither /dev/shm nor /tmp nor $TMPDIR can be "
+		         "used; set SPARRING_DIR to a folder of your own");
 	return err;
 }
 
@@ -443,7 +446,8 @@ int spr_place_create(int place, const char *suffix, char *name, size_t name_room
 	for (int i = 0; i < N_TRIES && (fd == -EAGAIN || fd == -EEXIST); i++) {
 		random_digits(digits);
 		if (!join(name, name_room, NAME_HEAD, digits, suffix))
-			return spr_fail(-ENAMETOOLONG, "no room for a name that ends in %s", suffix);
+			return spr_fail(-ENAMETOOLONG, "no room for a name that ends in %s",
+			                suffix);
 		fd = create_nameless(place, name);
 		if (fd < 0 && fd != -EEXIST && fd != -ENOSPC && fd != -EROFS && fd != -EDQUOT)
 			fd = create_named(place, name);

@@ -26,8 +26,8 @@ static void disabled_read(void)
 {
 	const char *given = getenv("SPARRING_DISABLE");
 
-	if (given)
-		strncat(disabled, given, sizeof(disabled) - 1);
+	for (size_t i = 0; given && given[i] && i < sizeof(disabled) - 1; i++)
+		disabled[i] = given[i];
 }
 
 bool spr_disabled(const char *name)
@@ -76,7 +76,8 @@ static int io_uring_refused(long err)
 	if (err == -EPERM && (text[0] == '1' || text[0] == '2'))
 		return spr_fail(-EPERM, "the sysctl kernel.io_uring_disabled is %c", text[0]);
 	if (err == -EPERM || err == -EACCES)
-		return spr_fail((int)err, "io_uring_setup is refused, by a sandbox's filter or policy");
+		return spr_fail((int)err,
+		                "io_uring_setup is refused, by a sandbox's filter or policy");
 	if (err == -ENOSYS)
 		return spr_fail(-ENOSYS, "no io_uring in this kernel, or a sandbox hides it");
 	return refused(err, "io_uring_setup");
@@ -123,7 +124,8 @@ static int test_io_uring_op(unsigned op)
 	if (ret < 0)
 		return refused(ret, "io_uring_register(PROBE)");
 	if (op > probe.head.last_op || !(probe.ops[op].flags & IO_URING_OP_SUPPORTED))
-		return spr_fail(-ENOSYS, "this kernel's io_uring has no operation %u (Linux 6.7)", op);
+		return spr_fail(-ENOSYS, "this kernel's io_uring has no operation %u (Linux 6.7)",
+		                op);
 	return 1;
 }
 
@@ -264,7 +266,8 @@ int spr_probe(const char *feature)
 		if (strcmp(f->name, feature) != 0)
 			continue;
 		if (spr_disabled(f->name))
-			return spr_fail(-ENOTSUP, "%s is switched off by SPARRING_DISABLE", f->name);
+			return spr_fail(-ENOTSUP, "%s is switched off by SPARRING_DISABLE",
+			                f->name);
 		spr_fail_clear();
 		return f->test();
 	}

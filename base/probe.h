@@ -21,7 +21,8 @@ struct spr_feature {
  * parts, membarrier, populate, punch, tsc, pidfd, futex_waitv, ... */
 extern const struct spr_feature spr_features[];
 
-/* Is `name` in SPARRING_DISABLE? Read from the environment once per process at first use. T: any. */
+/* Is `name` in SPARRING_DISABLE? Read from the environment once per process at first use. T: any.
+ */
 bool spr_disabled(const char *name);
 
 /* A sentence why the last spr_probe(name) of this thread was not 1 is in spr_error_text(). */

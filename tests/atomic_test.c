@@ -101,7 +101,7 @@ static void fetching_verbs_return_what_was_there(void **state)
 	(void)state;
 	assert_int_equal(spr_add_relaxed(&word, 3), 5);
 	assert_int_equal(spr_load_relaxed(&word), 8);
-	spr_full_fence();
+	spr_full_fence(); /* [FLAG] */
 	spr_compiler_barrier();
 }
 

@@ -77,7 +77,8 @@ static void kernel_s_time_needs_no_system_call(void **state)
 	const uint64_t start = test_now_ns();
 
 	(void)state;
-	/* Through the vDSO libc needs none either; compare the two rather than any absolute time. */
+	/* Through the vDSO libc needs none either; compare the two rather than any absolute time.
+	 */
 	for (int i = 0; i < 100000; i++)
 		spr_sys_raw(SYS_clock_gettime, CLOCK_MONOTONIC, (long)&now, 0, 0, 0, 0);
 	const uint64_t by_call = test_now_ns();

@@ -49,8 +49,10 @@ static void terminal_shows_bytes_that_are_no_utf8(void **state)
 static void json_is_a_string_s_inside(void **state)
 {
 	(void)state;
-	EXPECT(spr_escape_json, "a\"b\\c/\b\f\n\r\t\x01\x7f", "a\\\"b\\\\c/\\b\\f\\n\\r\\t\\u0001\\u007f");
-	EXPECT(spr_escape_json, "\xc2\x9b\xe2\x80\xa8\xf3\xa0\x81\x81", "\\u009b\\u2028\\udb40\\udc41");
+	EXPECT(spr_escape_json, "a\"b\\c/\b\f\n\r\t\x01\x7f",
+	       "a\\\"b\\\\c/\\b\\f\\n\\r\\t\\u0001\\u007f");
+	EXPECT(spr_escape_json, "\xc2\x9b\xe2\x80\xa8\xf3\xa0\x81\x81",
+	       "\\u009b\\u2028\\udb40\\udc41");
 	EXPECT(spr_escape_json, "\xe2\x82\xac", "\xe2\x82\xac");
 }
 
@@ -58,7 +60,11 @@ static void json_replaces_what_is_no_utf8(void **state)
 {
 	(void)state;
 	EXPECT(spr_escape_json, "a\xff" "b", "a\xef\xbf\xbd" "b");
-	EXPECT(spr_escape_json, "\xe2\x82" "x", "\xef\xbf\xbd" "x"); /* one for one broken beginning */
+	EXPECT(spr_escape_json,
+	       "\xe2\x82"
+	       "x",
+	       "\xef\xbf\xbd"
+	       "x"); /* one for one broken beginning */
 	EXPECT(spr_escape_json, "\xff\xff", "\xef\xbf\xbd\xef\xbf\xbd");
 }
 
@@ -74,7 +80,8 @@ static void html_has_no_markup_left(void **state)
 static void markdown_has_no_markup_left(void **state)
 {
 	(void)state;
-	EXPECT(spr_escape_markdown, "a|b`c`_d_*e*[f](g)!#", "a\\|b\\`c\\`\\_d\\_\\*e\\*\\[f\\]\\(g\\)\\!\\#");
+	EXPECT(spr_escape_markdown, "a|b`c`_d_*e*[f](g)!#",
+	       "a\\|b\\`c\\`\\_d\\_\\*e\\*\\[f\\]\\(g\\)\\!\\#");
 	EXPECT(spr_escape_markdown, "<b>&", "&lt;b&gt;&amp;");
 	EXPECT(spr_escape_markdown, "@someone", "&#64;&#8203;someone");
 	EXPECT(spr_escape_markdown, "http://x", "http\\://x");

@@ -1,5 +1,10 @@
 /* SPDX-License-Identifier: MIT */
-/* fake_sys.c - the table behind spr_sys_hook; see fake_sys.h. */
+/*
+ * fake_sys.c - the table behind spr_sys_hook; see fake_sys.h. Pairs:
+ *
+ *   | pair | release side          | acquire side             | carries           |
+ *   | RULE | rule_add stores used  | fake_call loads used     | the rule's fields |
+ */
 #include "tests/fake_sys.h"
 
 #include <stdbool.h>

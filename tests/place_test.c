@@ -252,7 +252,8 @@ static bool own_mounts(void)
 	if (unshare(uid == 0 ? CLONE_NEWNS : CLONE_NEWNS | CLONE_NEWUSER))
 		return false;
 	if (uid != 0) {
-		char *map = test_text("%u %u 1", uid, uid), *groups = test_text("%u %u 1", gid, gid);
+		char *map = test_text("%u %u 1", uid, uid),
+		     *groups = test_text("%u %u 1", gid, gid);
 
 		test_file_write("/proc/self/setgroups", "deny", 4);
 		test_file_write("/proc/self/uid_map", map, strlen(map));

@@ -99,7 +99,8 @@ struct spr_channel_options { /* sized */
 	uint32_t size;
 	uint32_t flags;            /* SPR_UNSTAMPED, SPR_DROP; an unknown bit is -EINVAL */
 	uint64_t capacity_bytes;   /* most that may wait unread, address space, sparse; 0: default
-	                            * (ring:, arena: 1 GiB, less under RLIMIT_AS; bpf: 16 MiB locked) */
+	                            * (ring:, arena: 1 GiB, less under RLIMIT_AS; bpf: 16 MiB locked)
+	                            */
 	uint32_t record_bytes_max; /* default and most: 64 KiB */
 	uint32_t stall_ms;         /* full: how long one writer may wait in all before records
 	                            * are dropped and counted; default 1000; UINT32_MAX: as long
@@ -113,7 +114,10 @@ struct spr_channel_options { /* sized */
 	uint32_t n_kinds;
 	uint32_t reserved;
 };
-#define SPR_CHANNEL_OPTIONS_INIT { sizeof(struct spr_channel_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0 }
+#define SPR_CHANNEL_OPTIONS_INIT                                                                   \
+	{                                                                                          \
+		sizeof(struct spr_channel_options), 0, 0, 0, 0, 0, 0, NULL, 0, 0                   \
+	}
 #define SPR_UNSTAMPED (1u << 0) /* no time stamps: order within a writer only, ~9 ns less */
 #define SPR_DROP      (1u << 1) /* full: drop and count at once */
 #define SPR_GUARD     (1u << 2) /* a process-wide SIGBUS handler that covers this channel's
@@ -190,7 +194,8 @@ SPR_API SPR_CHECK int spr_attach(spr_producer **out, const char *address);
 SPR_API void spr_detach(spr_producer *p);
 SPR_API int spr_kind_find(const spr_producer *p, const char *name); /* E: -ENOENT. S. */
 /* "What pid (0: this process) does now cannot be seen": a record of SPR_KIND_BLIND. T: any. S. */
-SPR_API void spr_producer_blind(spr_producer *p, uint32_t pid, const char *reason, const char *text);
+SPR_API void spr_producer_blind(spr_producer *p, uint32_t pid, const char *reason,
+                                const char *text);
 /* From here on (and in forked children) memory operations only: the process has put a
  * filter on its system calls. What then finds no room is dropped and counted. T: any. S. */
 SPR_API void spr_producer_confine(spr_producer *p);
@@ -213,10 +218,10 @@ struct spr_slot { /* frozen */
 };
 /* Room for a record, ended by one commit or abandon on the same thread, in any nesting. The
  * slot is kept until then and must not move (its place on the stack is how an abandoned
- * record is told from an open one). A signal handler may write between the two (up to four deep); its record does not wait for the
- * outer one, and only stamps order the two. A record that was jumped away from (longjmp) or
- * whose process died never was, and its lane is taken back. S.
- * E: -EMSGSIZE, -EAGAIN (full past stall_ms: counted), -EPIPE (sealed: counted). */
+ * record is told from an open one). A signal handler may write between the two (up to four deep);
+ * its record does not wait for the outer one, and only stamps order the two. A record that was
+ * jumped away from (longjmp) or whose process died never was, and its lane is taken back. S. E:
+ * -EMSGSIZE, -EAGAIN (full past stall_ms: counted), -EPIPE (sealed: counted). */
 SPR_API SPR_CHECK int spr_reserve(spr_writer *w, uint32_t kind, uint32_t bytes,
                                   struct spr_slot *slot);
 /* The same, about another task (a vfork child, a process watched from outside). S. */
