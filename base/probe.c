@@ -107,10 +107,9 @@ static int test_io_uring(void)
 
 static int test_io_uring_op(unsigned op)
 {
-	struct {
-		struct io_uring_probe    head;
-		struct io_uring_probe_op ops[256];
-	} probe;
+	_Alignas(struct io_uring_probe) char
+		room[sizeof(struct io_uring_probe) + 256 * sizeof(struct io_uring_probe_op)];
+	struct io_uring_probe *probe = (struct io_uring_probe *)room;
 	int fd;
 
 	if (spr_disabled("io_uring"))
@@ -118,12 +117,12 @@ static int test_io_uring_op(unsigned op)
 	fd = io_uring_open();
 	if (fd < 0)
 		return fd;
-	memset(&probe, 0, sizeof(probe));
-	const long ret = spr_sys(SYS_io_uring_register, fd, IORING_REGISTER_PROBE, &probe, 256);
+	memset(room, 0, sizeof(room));
+	const long ret = spr_sys(SYS_io_uring_register, fd, IORING_REGISTER_PROBE, probe, 256);
 	spr_sys(SYS_close, fd);
 	if (ret < 0)
 		return refused(ret, "io_uring_register(PROBE)");
-	if (op > probe.head.last_op || !(probe.ops[op].flags & IO_URING_OP_SUPPORTED))
+	if (op > probe->last_op || !(probe->ops[op].flags & IO_URING_OP_SUPPORTED))
 		return spr_fail(-ENOSYS, "this kernel's io_uring has no operation %u (Linux 6.7)",
 		                op);
 	return 1;
