@@ -55,11 +55,11 @@ int spr_bench_say(int err, const char *format, ...)
 	return err;
 }
 
-void spr_bench_pin(unsigned idx)
+void spr_bench_pin(unsigned idx, bool must)
 {
 	cpu_set_t set;
 
-	if (!here.pin)
+	if (!here.pin && !must)
 		return;
 	CPU_ZERO(&set);
 	CPU_SET(idx % (unsigned)sysconf(_SC_NPROCESSORS_ONLN), &set);
@@ -187,9 +187,9 @@ static bool group_run(const struct spr_bench_group *group, struct spr_bench_foun
 	uint64_t seed = here.seed;
 	bool all = true;
 
-	*found = (struct spr_bench_found){
-		.group = group, .rounds = here.rounds ? here.rounds : group->rounds, .seed = here.seed
-	};
+	*found = (struct spr_bench_found){ .group = group,
+		                           .rounds = here.rounds ? here.rounds : group->rounds,
+		                           .seed = here.seed };
 	const size_t n = (size_t)found->rounds * group->n_arms * SPR_BENCH_FIGURES;
 
 	found->values = malloc(n * sizeof(*found->values));
@@ -219,8 +219,10 @@ static void help_print(const char *program, const struct spr_bench_group *groups
 	       "  --rounds N     how often each arm is measured\n"
 	       "  --seed N       repeats the order of an earlier run\n"
 	       "  --only GROUP   one of the groups below\n"
-	       "  --pin          writers and collector on CPUs of their own, as far as there are any\n"
-	       "  --json[=FILE]  JSON instead of (with FILE: beside) the table\n", program);
+	       "  --pin          writers and collector on CPUs of their own, as far as there are "
+	       "any\n"
+	       "  --json[=FILE]  JSON instead of (with FILE: beside) the table\n",
+	       program);
 	for (unsigned i = 0; i < n; i++)
 		printf("  group %-10s %s\n", groups[i].name, groups[i].question);
 }

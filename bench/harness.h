@@ -58,16 +58,16 @@ struct spr_bench_group {
 	unsigned n_claims;
 };
 
-/* Options: --rounds N --seed N --only TEXT --pin --json[=FILE] --list --help. Exit status: 0, 1 a row
- * could not be measured, 64 wrong usage. */
+/* Options: --rounds N --seed N --only TEXT --pin --json[=FILE] --list --help. Exit status: 0, 1 a
+ * row could not be measured, 64 wrong usage. */
 int spr_bench_main(const char *program, const struct spr_bench_group *groups, unsigned n_groups,
                    int argc, char **argv);
 
 /* Why this arm failed: printed once, beside its name. Returns err. */
 int spr_bench_say(int err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* With --pin: to CPU idx modulo the CPUs there are. Without: nothing. */
-void spr_bench_pin(unsigned idx);
+/* With --pin, or must: to CPU idx modulo the CPUs there are. Else nothing. */
+void spr_bench_pin(unsigned idx, bool must);
 
 /* The program's own path, to find its neighbours in build/. */
 const char *spr_bench_dir(void);

@@ -134,8 +134,10 @@ static void warnings_print(FILE *out, const struct spr_bench_found *found)
 		n_wide += m.sure && m.high > 1.5 * m.low;
 	}
 	if (n_wide)
-		fprintf(out, "  warning: %u of %u arms have wide intervals (more than 1 : 1.5): trust "
-		        "the comparisons, not the figures\n", n_wide, group->n_arms);
+		fprintf(out,
+		        "  warning: %u of %u arms have wide intervals (more than 1 : 1.5): trust "
+		        "the comparisons, not the figures\n",
+		        n_wide, group->n_arms);
 }
 
 void spr_bench_print_table(FILE *out, const struct spr_bench_found *found)
@@ -153,7 +155,8 @@ void spr_bench_print_table(FILE *out, const struct spr_bench_found *found)
 	for (unsigned arm = 0; arm < group->n_arms; arm++) {
 		fprintf(out, "  %-34s", group->arms[arm].name);
 		if (found->failed[arm][0]) {
-			fprintf(out, " %s: %s\n", found->left_out[arm] ? "left out" : "NOT MEASURED",
+			fprintf(out, " %s: %s\n",
+			        found->left_out[arm] ? "left out" : "NOT MEASURED",
 			        found->failed[arm]);
 			continue;
 		}
