@@ -136,6 +136,7 @@ $(O)/tests/%_test: $(O)/tests/%_test.o $(TEST_HELP) $(O)/libsparring.a
 	$(Q)$(CC) $(SAN) -o $@ $(filter %.o,$^) $(O)/libsparring.a -lcmocka $(LIBS) -lm
 # A test that looks inside a program names the objects it needs.
 $(O)/tests/bench_stats_test: $(O)/bench/stats.o
+$(O)/tests/bench_harness_test: $(patsubst %,$(O)/bench/%.o,harness report stats)
 
 # Programs that tests record or kill: plain, no sanitizer; NAME_static is linked statically.
 $(O)/tests/targets/%: tests/targets/%.c
@@ -154,6 +155,16 @@ $(O)/examples/%: examples/%.c $(O)/libsparring.a
 $(O)/bench/%: $(O)/bench/%.o $(BENCH_HELP) $(O)/libsparring.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) -o $@ $< $(BENCH_HELP) $(O)/libsparring.a $(LIBS) -lm
+
+# What benches start by the hundred, and what they preload.
+BENCH_TARGETS = $(O)/bench/client $(O)/bench/libnothing.so
+$(O)/bench/client: $(O)/bench/targets/client.o $(O)/bench/yardstick.o $(O)/libsparring-writer.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(SAN) -o $@ $^
+
+$(O)/bench/libnothing.so: $(O)/bench/targets/nothing.o
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(CFLAGS) -shared -o $@ $^
 
 ## deps: installs with apt what is missing here to build and test (Debian 12; asks nothing)
 deps:
@@ -205,7 +216,7 @@ format:
 	$(Q)tests/format.sh
 
 ## bench: every question of bench/, about two minutes; fails if a row could not be measured
-bench: all $(BENCHES)
+bench: all $(BENCHES) $(BENCH_TARGETS)
 	$(Q)failed=; for b in $(BENCHES); do $$b $(BENCH_FLAGS) || failed="$$failed $$b"; done; \
 	  [ -z "$$failed" ] || { echo "could not measure all of:$$failed" >&2; exit 1; }
 
@@ -249,4 +260,4 @@ FORCE:
         format bench fuzz model musl aarch64 install uninstall help clean FORCE
 .DELETE_ON_ERROR:
 .SECONDARY:
--include $(wildcard $(O)/*/*.d $(O)/inside/*/*.d)
+-include $(wildcard $(O)/*/*.d $(O)/*/targets/*.d $(O)/inside/*/*.d)

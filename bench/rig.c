@@ -104,7 +104,7 @@ static void writer_run(struct spr_bench_rig *rig, unsigned idx)
 	int err;
 
 	prctl(PR_SET_TIMERSLACK, 1L);
-	spr_bench_pin(idx);
+	spr_bench_pin(idx, rig->plan->one_cpu);
 	err = rig->plan->carrier->attach(rig, idx);
 	spr_add_relaxed(&rig->n_ready, 1u);
 	while (!spr_load_acquire(&rig->go)) /* [GO] */
@@ -205,18 +205,27 @@ static int sum_check(const struct spr_bench_rig *rig, uint64_t per_writer)
 	return 0;
 }
 
+struct spr_bench_rig *spr_bench_rig_make(const struct spr_bench_plan *plan)
+{
+	struct spr_bench_rig *rig = mmap(NULL, sizeof(*rig), PROT_READ | PROT_WRITE,
+	                                 MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+
+	if (rig == MAP_FAILED)
+		return NULL;
+	rig->plan = plan;
+	rig->ns_per_tick = spr_bench_ns_per_tick();
+	return rig;
+}
+
 int spr_bench_rig_run(const struct spr_bench_plan *plan, struct spr_bench_rig **out)
 {
 	const uint64_t per_writer = plan->records * (plan->bursts + plan->warm_up);
 	pid_t pids[SPR_BENCH_WRITERS];
-	struct spr_bench_rig *rig;
+	struct spr_bench_rig *rig = spr_bench_rig_make(plan);
 	int n, err;
 
-	rig = mmap(NULL, sizeof(*rig), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-	if (rig == MAP_FAILED)
-		return spr_bench_say(-errno, "mmap: %s", strerror(errno));
-	rig->plan = plan;
-	rig->ns_per_tick = spr_bench_ns_per_tick();
+	if (!rig)
+		return -ENOMEM;
 	*out = rig;
 	err = plan->carrier->open ? plan->carrier->open(rig) : 0;
 	if (err)
@@ -225,7 +234,7 @@ int spr_bench_rig_run(const struct spr_bench_plan *plan, struct spr_bench_rig **
 	n = writers_start(rig, pids);
 	if (n < 0)
 		return n;
-	spr_bench_pin(1);
+	spr_bench_pin(plan->one_cpu ? 0 : 1, plan->one_cpu);
 	while (spr_load_relaxed(&rig->n_ready) < plan->writers)
 		spr_bench_sleep_us(100);
 	err = all_read(rig, plan->writers * per_writer);

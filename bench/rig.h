@@ -8,6 +8,14 @@
  *   start them                              carrier->attach
  *   go                      ------------->  carrier->write n records, in one or many bursts
  *   carrier->read until all have come
+ *
+ * Pairs of the benches:
+ *   GO         reader: go                  writer: go              what the reader set up
+ *   DONE       writer: n_done              reader: n_done          the writer's results
+ *   TURN       the thread that attaches    the others: turn        the process's producer
+ *   YARD_HEAD  writer: head                reader: head            the yardstick's records
+ *   YARD_TAIL  reader: tail                writer: tail            leave to overwrite them
+ *   ARENA      writer: a record's length   reader, at the end      the record
  */
 #ifndef SPR_BENCH_RIG_H
 #define SPR_BENCH_RIG_H
@@ -15,6 +23,8 @@
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
+
+#include <sparring/sparring.h>
 
 #include "base/atomic.h"
 #include "bench/harness.h"
@@ -51,8 +61,13 @@ struct spr_bench_plan {
 	uint64_t records;         /* per writer and burst */
 	unsigned bursts, warm_up; /* 1, 0: a flood */
 	uint32_t gap_us;          /* between the starts of two bursts */
+	bool     one_cpu;         /* reader and writers share a CPU */
+	bool     warm;            /* every page is there and mapped before the writers start */
 	const char *place;        /* carriers that have a file: the folder */
 	unsigned flags;           /* the carrier's own */
+	uint64_t capacity_bytes;
+	const struct spr_kind *kinds;
+	uint32_t n_kinds;
 };
 
 struct spr_bench_rig { /* shared by reader and writers */
@@ -66,8 +81,10 @@ struct spr_bench_rig { /* shared by reader and writers */
 	void    *mine[SPR_BENCH_WRITERS]; /* reader's or writer's own, per writer */
 	void    *reader;
 	uint64_t n_read, sum;
-	uint64_t lost;
+	uint64_t lost, stalls, wakes;
 	uint64_t resident_bytes;      /* the most that was seen */
+	uint64_t left_bytes;          /* at the end, where a bench waits for that */
+	double   late_cpu_ns, late_ms; /* of a reader that comes when all is written */
 	/* Results, each written by one. */
 	struct {
 		_Alignas(64) double cpu_ns, wall_ns; /* from go to its last record */
@@ -75,6 +92,9 @@ struct spr_bench_rig { /* shared by reader and writers */
 	} writer[SPR_BENCH_WRITERS];
 	double read_cpu_ns, wall_ns;
 };
+
+/* A rig for this plan, shared with the processes forked from here on; NULL: no memory. */
+struct spr_bench_rig *spr_bench_rig_make(const struct spr_bench_plan *plan);
 
 /* Runs the plan in this process; *out stays valid until the process ends. 0 or -errno, with
  * spr_bench_say(). A carrier that lost, doubled or changed a record is an error. */
