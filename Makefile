@@ -44,8 +44,10 @@ WRITER_SRC = $(wildcard base/sys.c base/error.c base/clock_now.c base/kinds_find
 WRITER_OBJS = $(WRITER_SRC:%.c=$(O)/inside/%.o)
 # What else a spy may take from the library: declarations of kinds, and base/ without its threads.
 SPY_BASE = $(patsubst %.c,$(O)/inside/%.o,$(wildcard base/sys.c base/kinds_spies.c base/error.c))
-SPY_OBJS = $(patsubst %.c,$(O)/inside/%.o,$(wildcard spy/files*.c spy/preload*.c spy/hook*.c))
-CLI_OBJS = $(patsubst %.c,$(O)/%.o,$(wildcard cli/*.c))
+# spy/files*.c live in the target, spy/program.c on both sides, the rest of spy/ in the command.
+SPY_INSIDE = $(wildcard spy/files*.c)
+SPY_OBJS = $(patsubst %.c,$(O)/inside/%.o,$(SPY_INSIDE) $(if $(SPY_INSIDE),$(wildcard spy/program.c)))
+CLI_OBJS = $(patsubst %.c,$(O)/%.o,$(wildcard cli/*.c) $(filter-out $(SPY_INSIDE),$(wildcard spy/*.c)))
 TESTS    = $(patsubst %.c,$(O)/%,$(wildcard tests/*_test.c))
 TEST_HELP = $(patsubst %.c,$(O)/%.o,$(filter-out %_test.c,$(wildcard tests/*.c)))
 TARGETS  = $(patsubst %.c,$(O)/%,$(wildcard tests/targets/*.c))
@@ -58,7 +60,7 @@ BENCH_HELP = $(patsubst %.c,$(O)/%.o,$(filter-out $(BENCH_MAINS),$(wildcard benc
 SPY      = $(if $(SPY_OBJS),$(O)/$(DST_LIB)/libsparring-files.so)
 # An object of the other class that does nothing: a 32-bit program of the tree loads it in silence.
 STUB     = $(if $(and $(SPY),$(filter x86_64%,$(MULTIARCH))),$(O)/lib/i386-linux-gnu/libsparring-files.so)
-SPARRING = $(if $(and $(CLI_OBJS),$(WITH_ZSTD)),$(O)/sparring)
+SPARRING = $(if $(and $(wildcard cli/main.c),$(WITH_ZSTD)),$(O)/sparring)
 
 Q = $(if $(V),,@)
 say = $(if $(V)$(findstring s,$(firstword -$(MAKEFLAGS))),,@printf '  %-6s %s\n' $(1) $(2))
@@ -117,7 +119,7 @@ $(O)/inside/libbase.a: $(SPY_BASE)
 
 $(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(wildcard spy/*.map)
 	$(call say,LINK,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -Wl,-soname,libsparring-files.so -Wl,-z,now \
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -Wl,-soname,libsparring-files.so -Wl,-z,now -Wl,-z,defs \
 	  $(patsubst %,-Wl$(comma)--version-script=%,$(wildcard spy/files.map)) -o $@ $(SPY_OBJS) \
 	  $(O)/libsparring-writer.a $(O)/inside/libbase.a
 comma = ,
