@@ -117,12 +117,15 @@ $(O)/libsparring-writer.a: $(WRITER_OBJS) include/writer-symbols.txt
 $(O)/inside/libbase.a: $(SPY_BASE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-$(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(wildcard spy/*.map)
+# What it exports is what the table of watched calls names, no more.
+$(O)/spy.map: spy/exports.h base/calls.h
+	$(Q)mkdir -p $(@D) && $(CC) -E -P -I. -x c spy/exports.h | sed -n '/^{ global/,$$p' >$@
+
+$(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(O)/spy.map
 	$(call say,LINK,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -Wl,-soname,libsparring-files.so -Wl,-z,now -Wl,-z,defs \
-	  $(patsubst %,-Wl$(comma)--version-script=%,$(wildcard spy/files.map)) -o $@ $(SPY_OBJS) \
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -nostartfiles -Wl,-soname,libsparring-files.so \
+	  -Wl,-z,now -Wl,-z,defs -Wl,-z,initfirst -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \
 	  $(O)/libsparring-writer.a $(O)/inside/libbase.a
-comma = ,
 
 $(STUB):
 	$(call say,LINK,$@)

@@ -37,6 +37,9 @@
 
 /* Stops the compiler only: one half of an asymmetric fence, or order against a signal handler. */
 #define spr_compiler_barrier() atomic_signal_fence(memory_order_seq_cst)
+/* A seqlock's two halves: what was read before stays before; what is written after stays after. */
+#define spr_acquire_fence() atomic_thread_fence(memory_order_acquire)
+#define spr_release_fence() atomic_thread_fence(memory_order_release)
 /* The full fence that a process pays which could not register with membarrier(2). */
 #define spr_full_fence() atomic_thread_fence(memory_order_seq_cst)
 

@@ -20,7 +20,7 @@
  *           LIBC  stays libc's: a cancellation point, or libc does more than the one call
  *           PTR   the same, and failure is a null pointer
  *           HAND  the hook is written by hand in spy/
- *           KERN  there is no symbol
+ *           ABSENT  there is no symbol
  * access  what is done to the path: bits of enum spr_access, or found from the flags
  * shape   which arguments are paths, and the directories they are relative to
  * flags   the position of the argument with the flags (O_*, AT_*, mode string), 9: none
@@ -28,8 +28,6 @@
 #ifndef SPR_BASE_CALLS_H
 #define SPR_BASE_CALLS_H
 
-#include <stdint.h>
-#include <sys/syscall.h>
 
 /* Bits of the field "file.access", in the order of their labels. */
 enum spr_access {
@@ -79,7 +77,7 @@ enum spr_shape {
 	TWIN(openat64, openat, LIBC, SPR_BY_FLAGS, DP, 2) \
 	TWIN(__openat_2, openat, LIBC, SPR_BY_FLAGS, DP, 2) \
 	TWIN(__openat64_2, openat, LIBC, SPR_BY_FLAGS, DP, 2) \
-	KERN(openat2, openat2, KERN, SPR_BY_HOW, DP, 2) \
+	KERN(openat2, openat2, ABSENT, SPR_BY_HOW, DP, 2) \
 	CALL(fopen, none, PTR, SPR_BY_MODE, P, 1) \
 	TWIN(fopen64, fopen, PTR, SPR_BY_MODE, P, 1) \
 	CALL(freopen, none, PTR, SPR_BY_MODE, P, 1) \
@@ -106,13 +104,13 @@ enum spr_shape {
 	TWIN(fstatat64, fstatat, RAW, SPR_STAT, DP, 3) \
 	TWIN(__fxstatat, fstatat, LIBC, SPR_STAT, DP1, 4) \
 	TWIN(__fxstatat64, fstatat, LIBC, SPR_STAT, DP1, 4) \
-	KERN(newfstatat, newfstatat, KERN, SPR_STAT, DP, 3) \
+	KERN(newfstatat, newfstatat, ABSENT, SPR_STAT, DP, 3) \
 	CALL(statx, statx, RAW, SPR_STAT, DP, 2) \
 	CALL(access, access, RAW, SPR_STAT, P, 9) \
 	CALL(eaccess, none, LIBC, SPR_STAT, P, 9) \
 	CALL(euidaccess, none, LIBC, SPR_STAT, P, 9) \
 	CALL(faccessat, faccessat, LIBC, SPR_STAT, DP, 9) \
-	KERN(faccessat2, faccessat2, KERN, SPR_STAT, DP, 3) \
+	KERN(faccessat2, faccessat2, ABSENT, SPR_STAT, DP, 3) \
 	CALL(readlink, readlink, RAW, SPR_READ_FILE, P, 9) \
 	TWIN(__readlink_chk, readlink, LIBC, SPR_READ_FILE, P, 9) \
 	CALL(readlinkat, readlinkat, RAW, SPR_READ_FILE, DP, 9) \
@@ -168,7 +166,7 @@ enum spr_shape {
 	CALL(chmod, chmod, RAW, SPR_METADATA, P, 9) \
 	CALL(lchmod, none, LIBC, SPR_METADATA, P, 9) \
 	CALL(fchmodat, fchmodat, LIBC, SPR_METADATA, DP, 9) \
-	KERN(fchmodat2, fchmodat2, KERN, SPR_METADATA, DP, 3) \
+	KERN(fchmodat2, fchmodat2, ABSENT, SPR_METADATA, DP, 3) \
 	CALL(chown, chown, RAW, SPR_METADATA, P, 9) \
 	CALL(lchown, lchown, RAW, SPR_METADATA, P, 9) \
 	CALL(fchownat, fchownat, RAW, SPR_METADATA, DP, 4) \
@@ -183,15 +181,15 @@ enum spr_shape {
 	CALL(lremovexattr, lremovexattr, RAW, SPR_METADATA, P, 9) \
 	/* The ground paths stand on. */ \
 	CALL(chdir, chdir, HAND, SPR_STAT, P, 9) \
-	CALL(fchdir, none, HAND, SPR_STAT, F, 9) \
+	CALL(fchdir, fchdir, HAND, SPR_STAT, F, 9) \
 	CALL(chroot, chroot, HAND, SPR_STAT, P, 9) \
-	KERN(pivot_root, pivot_root, KERN, SPR_STAT, PP, 9) \
+	KERN(pivot_root, pivot_root, ABSENT, SPR_STAT, PP, 9) \
 	CALL(mount, mount, RAW, SPR_METADATA, P1, 9) \
 	CALL(umount, none, RAW, SPR_METADATA, P, 9) \
 	CALL(umount2, umount2, RAW, SPR_METADATA, P, 9) \
-	KERN(open_tree, open_tree, KERN, SPR_STAT, DP, 2) \
-	KERN(move_mount, move_mount, KERN, SPR_METADATA, DPDP, 9) \
-	KERN(fspick, fspick, KERN, SPR_STAT, DP, 9) \
+	KERN(open_tree, open_tree, ABSENT, SPR_STAT, DP, 2) \
+	KERN(move_mount, move_mount, ABSENT, SPR_METADATA, DPDP, 9) \
+	KERN(fspick, fspick, ABSENT, SPR_STAT, DP, 9) \
 	CALL(swapon, swapon, RAW, SPR_READ_FILE | SPR_WRITE, P, 9) \
 	CALL(swapoff, swapoff, RAW, SPR_STAT, P, 9) \
 	CALL(acct, acct, RAW, SPR_WRITE, P, 9) \
