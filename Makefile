@@ -77,10 +77,15 @@ ifeq ($(WITH_URING),)
 	@echo "left out: the io_uring collector (no liburing.h; make deps installs liburing-dev)"
 endif
 
-# Built again when the flags are others.
+# Files that change only when their text does: what is built again when flags or lists are others.
+define stamp
+	$(Q)mkdir -p $(@D) && printf '%s\n' '$(subst ','\'',$(1))' | cmp -s - $@ || \
+	  printf '%s\n' '$(subst ','\'',$(1))' >$@
+endef
 $(O)/flags: FORCE
-	$(Q)mkdir -p $(O) && printf '%s\n' '$(CC) $(subst ','\'',$(FLAGS) $(INSIDE))' | \
-	  cmp -s - $@ || printf '%s\n' '$(CC) $(subst ','\'',$(FLAGS) $(INSIDE))' >$@
+	$(call stamp,$(CC) $(FLAGS) $(INSIDE))
+$(O)/sources: FORCE
+	$(call stamp,$(LIB_OBJS) $(WRITER_OBJS) $(CLI_OBJS) $(SPY_OBJS))
 
 $(O)/%.o: %.c $(O)/flags
 	$(call say,CC,$<)
@@ -90,15 +95,15 @@ $(O)/inside/%.o: %.c $(O)/flags
 	$(call say,CC,$<)
 	$(Q)mkdir -p $(@D) && $(CC) $(INSIDE) -c -o $@ $<
 
-$(O)/libsparring.a: $(LIB_OBJS)
+$(O)/libsparring.a: $(LIB_OBJS) $(O)/sources
 	$(call say,AR,$@)
-	$(Q)rm -f $@ && $(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $(LIB_OBJS)
 
 $(O)/libsparring.map: include/symbols.txt
 	$(Q)mkdir -p $(@D) && { echo 'SPARRING_$(VERSION) { global:'; sed '/^#/d; /^$$/d; s/$$/;/' $<; \
 	  echo 'local: *; };'; } >$@
 
-$(O)/libsparring.so.$(VERSION): $(LIB_OBJS) $(O)/libsparring.map
+$(O)/libsparring.so.$(VERSION): $(LIB_OBJS) $(O)/libsparring.map $(O)/sources
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) $(CFLAGS) -shared -Wl,-soname,libsparring.so.$(SOVERSION) \
 	  -Wl,--version-script=$(O)/libsparring.map $(if $(SAN),,-Wl,-z,defs) -o $@ $(LIB_OBJS) $(LIBS)
@@ -107,7 +112,7 @@ $(O)/libsparring.so: $(O)/libsparring.so.$(VERSION)
 	$(Q)ln -sf $(<F) $(O)/libsparring.so.$(SOVERSION) && ln -sf libsparring.so.$(SOVERSION) $@
 
 # One object, in which only the sender's calls can be linked to, and those are hidden.
-$(O)/libsparring-writer.a: $(WRITER_OBJS) include/writer-symbols.txt
+$(O)/libsparring-writer.a: $(WRITER_OBJS) include/writer-symbols.txt $(O)/sources
 	$(call say,AR,$@)
 	$(Q)$(LD) -r -o $(O)/inside/writer.o $(WRITER_OBJS)
 	$(Q)sed '/^#/d; /^$$/d' include/writer-symbols.txt >$(O)/inside/writer.keep
@@ -121,7 +126,7 @@ $(O)/inside/libbase.a: $(SPY_BASE)
 $(O)/spy.map: spy/exports.h base/calls.h
 	$(Q)mkdir -p $(@D) && $(CC) -E -P -I. -x c spy/exports.h | sed -n '/^{ global/,$$p' >$@
 
-$(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(O)/spy.map
+$(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(O)/spy.map $(O)/sources
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -nostartfiles -Wl,-soname,libsparring-files.so \
 	  -Wl,-z,now -Wl,-z,defs -Wl,-z,initfirst -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \
@@ -132,9 +137,9 @@ $(STUB):
 	$(Q)mkdir -p $(@D) && { $(CC) -m32 -shared -nostdlib -Wl,-soname,libsparring-files.so -o $@ \
 	  -x c /dev/null 2>/dev/null || echo "left out: the silent i386 stub (no $(CC) -m32)"; }
 
-$(O)/sparring: $(CLI_OBJS) $(O)/libsparring.a
+$(O)/sparring: $(CLI_OBJS) $(O)/libsparring.a $(O)/sources
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(SAN) $(CFLAGS) -o $@ $^ $(LIBS)
+	$(Q)$(CC) $(SAN) $(CFLAGS) -o $@ $(CLI_OBJS) $(O)/libsparring.a $(LIBS)
 
 $(O)/tests/%_test: $(O)/tests/%_test.o $(TEST_HELP) $(O)/libsparring.a
 	$(call say,LINK,$@)
@@ -253,7 +258,7 @@ install: all
 uninstall:
 	$(Q)tests/install.sh uninstall $(O) '$(DESTDIR)$(PREFIX)' '$(PREFIX)' '$(DST_LIB)' $(VERSION)
 
-## help: this list
+## help: this list of targets
 help:
 	@sed -n 's/^## \([^:]*\): /\1\t/p' $(MAKEFILE_LIST) | expand -t 14
 
