@@ -62,6 +62,12 @@ struct spr_bell {
 	uint32_t flags; /* SPR_PLAIN, SPR_READ as given to spr_collector_open() */
 };
 
+/* A process attached and alive at the seal. */
+struct spr_left {
+	uint32_t pid;
+	char     program[20]; /* "" if it cannot be known */
+};
+
 struct spr_transport {
 	const char *scheme; /* "ring:" */
 	uint32_t    cannot; /* SPR_CANNOT_*: promises it does not make; asserted by the suite */
@@ -80,6 +86,9 @@ struct spr_transport {
 	int (*seal)(spr_channel *ch);
 	void (*stats)(const spr_channel *ch, struct spr_stats *out);
 	void (*verdict)(const spr_channel *ch, struct spr_verdict *out);
+	/* After the seal: the i-th process left running (zeros if it is not known by name) and the number
+	 * of all. */
+	uint32_t (*left)(const spr_channel *ch, uint32_t i, struct spr_left *out);
 
 	/* The collector's thread. --------------------------------------------------------------- */
 
