@@ -99,9 +99,11 @@
 /* Locks on bytes far beyond the file: who holds one is alive. */
 #define SPR_RING_LOCK_AT (1ull << 40) /* + slot */
 
-/* gate: what a writer looks at after each commit */
+/* gate: what a writer looks at after each commit; 0: nothing to do. An armed gate carries a count,
+ * so that a writer that rings takes back the arming it has seen and no later one. */
 #define SPR_GATE_ARMED  (1u << 0) /* the collector sleeps or is about to */
 #define SPR_GATE_SEALED (1u << 1)
+#define SPR_GATE_ARMING (1u << 2) /* one step of the count */
 
 /* header.flags */
 #define SPR_RING_UNSTAMPED (1u << 0)
@@ -122,7 +124,7 @@ struct spr_ring_header {
 	uint64_t reserved1;
 
 	/* line 1: read by every record, written rarely */
-	_Alignas(64) _Atomic uint32_t gate; /* collector sets, the writer that rings clears ARMED */
+	_Alignas(64) _Atomic uint32_t gate; /* collector sets, the writer that rings disarms */
 	_Atomic uint32_t bell;      /* futex: writers count up */
 	_Atomic uint32_t present;   /* collector: 1 while one is there to wait for */
 	_Atomic uint32_t allowance; /* collector: class-3 segments a lane may fill before it waits */

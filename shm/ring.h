@@ -21,12 +21,24 @@
 struct spr_ring;
 struct spr_ring_lane;
 
+/* What the last record was like: the next one mostly is the same. */
+struct spr_ring_guess {
+	uint64_t like; /* its header without the sequence */
+	uint64_t room;
+	uint32_t bytes, head_bytes;
+};
+#define SPR_RING_NO_GUESS UINT64_MAX /* has bits set that a good header has not */
+
 /* A run of one lane's records, handed out in one go. */
 struct spr_ring_range {
 	struct spr_ring       *ring;
 	struct spr_ring_range *next;
-	uint64_t from, to, at;   /* positions; at is the cursor */
+	uint64_t from, to;       /* positions */
 	uint64_t seq_from, seq;  /* the sequence at from, at the cursor */
+	uint64_t at;             /* the cursor: the position of `lap`, and in that lap p */
+	const uint8_t *lap, *p, *end;
+	struct spr_ring_guess guess;
+	uint64_t size;           /* of the segment */
 	const uint8_t *base;     /* a position's bytes: base + ((position - origin) & mask) */
 	uint64_t origin, mask;
 	uint8_t *copy;           /* the caller's memory, if it reads instead of looking in place */
@@ -139,7 +151,9 @@ struct spr_ring {
 	uint32_t n_writers;
 	/* tending */
 	uint64_t probe_due_ns, activity, activity_seen;
+	uint64_t deaths, orphans_due_ns;
 	uint32_t n_pidfds, n_unwatched;
+	uint32_t arming; /* counts up in the gate's high bits */
 	uint32_t *ready[SPR_RING_CLASSES];
 	uint32_t  n_ready[SPR_RING_CLASSES];
 	uint32_t  low_hole_ahead;
@@ -168,6 +182,7 @@ bool spr_shm_ring_alive(struct spr_ring *r, uint32_t slot_idx);
 void spr_shm_ring_barrier(const struct spr_ring *r);
 /* ring_drain.c */
 int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, uint64_t *n_records);
+bool spr_shm_ring_owner_dead(const struct spr_ring *r, uint64_t owner);
 bool spr_shm_ring_anything(struct spr_ring *r);
 bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen);
 void spr_shm_ring_disarm(struct spr_ring *r);

@@ -22,62 +22,91 @@ static const uint8_t *range_bytes(const struct spr_ring_range *range, uint64_t p
 	return range->base + ((position - range->origin) & range->mask);
 }
 
-/* The record or pad at the cursor: its header and room. false: nonsense. A copy of the header is
- * what is checked and used; the writer could change the original under us. */
-static bool range_header(const struct spr_ring_range *range, uint64_t size, uint32_t bytes_max,
-                         uint64_t *header, uint64_t *room)
+/*
+ * Both walks over a range go by the guess that a record is like the one before it: same length,
+ * kind and flags. Then nothing needs decoding, and, more to the point, the place of the next record
+ * does not wait for this one's header: the CPU runs ahead of its loads. The guess is safe against a
+ * writer that changes its bytes under us: a header is loaded once, and one that equals the last
+ * good one in all but the sequence passes the checks that one has passed.
+ */
+static bool guess_decode(struct spr_ring_guess *guess, uint64_t header, uint32_t bytes_max)
 {
-	const uint64_t lap_left = size - (range->at & (size - 1));
-	const uint64_t left = range->to - range->at;
-
-	memcpy(header, range_bytes(range, range->at), 8);
-	if (*header & SPR_REC_PAD) {
-		*room = lap_left;
-		return lap_left <= left;
-	}
-	*room = spr_rec_room(*header);
-	return !(*header & SPR_REC_ZERO) && spr_rec_bytes(*header) <= bytes_max &&
-	       *room <= lap_left && *room <= left;
+	if (header & (SPR_REC_PAD | SPR_REC_ZERO) || spr_rec_bytes(header) > bytes_max)
+		return false;
+	guess->like = header << SPR_REC_SEQ_BITS;
+	guess->room = spr_rec_room(header);
+	guess->bytes = spr_rec_bytes(header);
+	guess->head_bytes = spr_rec_head_bytes(header);
+	return true;
 }
 
-static uint64_t segment_size(const struct spr_ring *r, uint32_t segment)
+/* The rest of the lap that position `at` is in, as far as the range goes. */
+static uint64_t lap_rest(const struct spr_ring_range *range, uint64_t at)
 {
-	return spr_ring_class_bytes(spr_ring_class_of(&r->geometry, segment));
+	const uint64_t lap_left = range->size - (at & (range->size - 1));
+
+	return lap_left < range->to - at ? lap_left : range->to - at;
+}
+
+/* A pad is good if it fills the lap that its range goes on beyond. */
+static bool pad_fits(const struct spr_ring_range *range, uint64_t header, uint64_t at)
+{
+	return (header & SPR_REC_PAD) && range->size - (at & (range->size - 1)) <= range->to - at;
 }
 
 int spr_shm_range_next(struct spr_ring_range *range, struct spr_record *rec)
 {
-	const uint64_t size = segment_size(range->ring, range->segment);
-	uint64_t header, room;
-	const uint8_t *at;
+	struct spr_ring_guess *guess = &range->guess;
+	const uint8_t *p = range->p;
+	const uint8_t *next;
+	uint64_t header, seq;
 
-	do {
+	while (spr_unlikely(p >= range->end)) { /* the next lap */
+		range->at += (uint64_t)(range->end - range->lap);
 		if (range->at >= range->to)
 			return 0;
-		if (!range_header(range, size, range->ring->record_bytes_max, &header, &room)) {
+		p = range->p = range->lap = range_bytes(range, range->at);
+		range->end = p + lap_rest(range, range->at);
+	}
+	for (;;) {
+		next = p + guess->room;
+		__asm__ volatile("" : "+r"(next)); /* known before the header is */
+		memcpy(&header, p, 8);
+		if (spr_likely(header << SPR_REC_SEQ_BITS == guess->like && next <= range->end))
+			break;
+		if (pad_fits(range, header, range->at + (uint64_t)(p - range->lap))) {
+			range->p = range->end;
+			return spr_shm_range_next(range, rec);
+		}
+		if (!guess_decode(guess, header, range->ring->record_bytes_max) ||
+		    guess->room > (uint64_t)(range->end - p)) {
+			guess->like = SPR_RING_NO_GUESS;
+			range->p = range->end;
 			range->at = range->to;
+			range->lap = range->end;
 			return -EPROTO;
 		}
-		at = range_bytes(range, range->at);
-		range->at += room;
-	} while (header & SPR_REC_PAD);
-	range->seq += ((header >> 40) - range->seq) & SPR_REC_SEQ_MASK;
-	*rec = (struct spr_record){ .bytes = spr_rec_bytes(header), .kind = spr_rec_kind(header),
-		                    .seq = range->seq++, .writer = range->writer,
-		                    .pid = range->pid, .tid = range->tid };
-	at += 8;
-	if (header & SPR_REC_STAMPED) {
-		memcpy(&rec->time_ns, at, 8);
-		at += 8;
 	}
-	if (header & SPR_REC_ABOUT) {
-		memcpy(&rec->pid, at, 4);
-		memcpy(&rec->tid, at + 4, 4);
-		at += 8;
+	range->p = next;
+	seq = range->seq + (((header >> 40) - range->seq) & SPR_REC_SEQ_MASK);
+	range->seq = seq + 1;
+	rec->data = p + guess->head_bytes;
+	rec->bytes = guess->bytes;
+	rec->kind = spr_rec_kind(header);
+	rec->flags = range->pid ? SPR_HAS_ID : 0;
+	rec->time_ns = 0;
+	rec->seq = seq;
+	rec->writer = range->writer;
+	rec->pid = range->pid;
+	rec->tid = range->tid;
+	rec->reserved[0] = rec->reserved[1] = 0;
+	if (header & SPR_REC_STAMPED)
+		memcpy(&rec->time_ns, p + 8, 8);
+	if (spr_unlikely((header & SPR_REC_ABOUT) != 0)) {
+		memcpy(&rec->pid, p + guess->head_bytes - 8, 4);
+		memcpy(&rec->tid, p + guess->head_bytes - 4, 4);
+		rec->flags = SPR_HAS_ID;
 	}
-	if (rec->pid)
-		rec->flags |= SPR_HAS_ID;
-	rec->data = at;
 	return 1;
 }
 
@@ -85,6 +114,8 @@ void spr_shm_range_rewind(struct spr_ring_range *range)
 {
 	range->at = range->from;
 	range->seq = range->seq_from;
+	range->p = range->end = range->lap = range->base;
+	range->guess = (struct spr_ring_guess){ .like = SPR_RING_NO_GUESS };
 }
 
 void spr_shm_range_release(struct spr_ring_range *range, void (*wake)(void *arg), void *arg)
@@ -100,36 +131,83 @@ void spr_shm_range_release(struct spr_ring_range *range, void (*wake)(void *arg)
 	spr_add_acq_rel(&r->n_departed, 1); /* [DEPART] nothing of the ring is touched after this */
 }
 
-/* Walk the records between at and to, from sequence `seq`; lost_most: how far jumps may be losses
+struct check {
+	uint64_t seq, gaps, lost_most, n_records, n_bytes;
+};
+
+/* The records of one lap, p to end. Where the walk stopped; *bad if that is not the end. */
+static const uint8_t *lap_check(const struct spr_ring_range *range, uint32_t bytes_max,
+                                const uint8_t *p, const uint8_t *end, struct check *c, bool *bad)
+{
+	struct spr_ring_guess guess = { .like = SPR_RING_NO_GUESS };
+	const uint8_t *const start = p;
+	uint64_t seq = c->seq;
+	uint64_t n = 0;
+
+	while (p < end) {
+		const uint8_t *next = p + guess.room;
+		uint64_t header;
+
+		__asm__ volatile("" : "+r"(next)); /* known before the header is */
+		memcpy(&header, p, 8);
+		if (spr_unlikely(header << SPR_REC_SEQ_BITS != guess.like)) {
+			if (pad_fits(range, header, range->at + (uint64_t)(p - start))) {
+				p = end;
+				break;
+			}
+			*bad = !guess_decode(&guess, header, bytes_max);
+			if (*bad)
+				break;
+			next = p + guess.room;
+		}
+		*bad = next > end;
+		if (spr_unlikely(*bad))
+			break;
+		if (spr_unlikely(header >> 40 != (seq & SPR_REC_SEQ_MASK))) {
+			uint64_t gap = ((header >> 40) - seq) & SPR_REC_SEQ_MASK;
+
+			/* More than 2^24 lost in a row: the counter has the high bits. */
+			if (c->lost_most > c->gaps + gap)
+				gap += (c->lost_most - c->gaps - gap) & ~SPR_REC_SEQ_MASK;
+			c->gaps += gap;
+			seq += gap;
+		}
+		seq++;
+		n++;
+		c->n_bytes += guess.bytes;
+		p = next;
+	}
+	c->seq = seq;
+	c->n_records += n;
+	return p;
+}
+
+/* Walk the records between from and to, from sequence `seq`; lost_most: how far jumps may be losses
  * that the lane counted. Leaves `to` behind the last sound record. */
 static uint64_t range_check(const struct spr_ring *r, struct spr_ring_range *range, uint64_t seq,
                             uint64_t lost_most)
 {
-	const uint64_t size = segment_size(r, range->segment);
-	uint64_t gaps = 0;
-	uint64_t header, room;
+	struct check c = { .seq = seq, .lost_most = lost_most };
+	bool bad = false;
 
-	range->n_records = range->n_bytes = 0;
 	range->at = range->from;
 	range->seq_from = seq;
-	while (range->at < range->to &&
-	       range_header(range, size, r->record_bytes_max, &header, &room)) {
-		if (!(header & SPR_REC_PAD)) {
-			uint64_t gap = ((header >> 40) - seq) & SPR_REC_SEQ_MASK;
+	while (range->at < range->to && !bad) {
+		const uint8_t *p = range_bytes(range, range->at);
 
-			/* More than 2^24 lost in a row: the counter has the high bits. */
-			if (gap && lost_most > gaps + gap)
-				gap += (lost_most - gaps - gap) & ~SPR_REC_SEQ_MASK;
-			gaps += gap;
-			seq += gap + 1;
-			range->n_records++;
-			range->n_bytes += spr_rec_bytes(header);
-		}
-		range->at += room;
+		range->at += (uint64_t)(lap_check(range, r->record_bytes_max, p,
+		                                  p + lap_rest(range, range->at), &c, &bad) - p);
 	}
 	range->to = range->at;
-	range->seq = seq;
-	return gaps;
+	range->seq = c.seq;
+	range->n_records = c.n_records;
+	range->n_bytes = c.n_bytes;
+	return c.gaps;
+}
+
+static uint64_t segment_size(const struct spr_ring *r, uint32_t segment)
+{
+	return spr_ring_class_bytes(spr_ring_class_of(&r->geometry, segment));
 }
 
 /* --- Lanes -------------------------------------------------------------------------------------- */
@@ -235,7 +313,7 @@ static void segment_bad(struct spr_ring *r, uint32_t segment)
 	r->malformed++;
 }
 
-static bool owner_dead(const struct spr_ring *r, uint64_t owner)
+bool spr_shm_ring_owner_dead(const struct spr_ring *r, uint64_t owner)
 {
 	const struct spr_ring_slot_seen *seen = &r->slots[spr_ring_owner_slot(owner)];
 
@@ -303,7 +381,7 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 		if (r->recovered)
 			seg->taken = spr_load_relaxed(&desc->consumed);
 	}
-	seg->dead = owner_dead(r, seg->owner);
+	seg->dead = spr_shm_ring_owner_dead(r, seg->owner);
 	seg->closed = seg->dead || spr_load_acquire(&desc->closed); /* [CLOSE] */
 	committed = spr_load_acquire(&desc->committed); /* [COMMIT] after CLOSE, or the tail is lost */
 	seg->finished = seg->closed || r->sealed;
@@ -373,6 +451,7 @@ static int range_fill(struct spr_ring *r, struct spr_ring_range *range, uint32_t
 
 	range->ring = r;
 	range->segment = segment;
+	range->size = size;
 	range->from = seg->taken;
 	range->to = seg->upto;
 	range->writer = seg->lane->id;
@@ -403,8 +482,9 @@ static void range_skip_first(struct spr_ring_range *range)
 	if (spr_shm_range_next(range, &rec) != 1)
 		return;
 	range->n_records--;
-	range->from = range->at;
+	range->from = range->at + (uint64_t)(range->p - range->lap);
 	range->seq_from = range->seq;
+	spr_shm_range_rewind(range);
 }
 
 /* A range has been put: room is given back now, or in its turn. */
@@ -640,7 +720,7 @@ static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
 	const uint64_t size = spr_ring_class_bytes(cls);
 	const uint64_t committed = spr_load_acquire(&desc->committed); /* [COMMIT] */
 	const uint64_t lost = spr_load_relaxed(&desc->lost);
-	struct spr_ring_range range = { .segment = segment, .mask = size - 1 };
+	struct spr_ring_range range = { .segment = segment, .size = size, .mask = size - 1 };
 
 	if (seg->bad || seg->drained || !spr_ring_owner_is_owned(spr_load_acquire(&desc->owner))) /* [CLAIM] */
 		return false;
@@ -687,6 +767,12 @@ bool spr_shm_ring_anything(struct spr_ring *r)
 	       (r->sealed && !r->sealed_drained) || inuse_each(r, anything_each, NULL);
 }
 
+void spr_shm_ring_disarm(struct spr_ring *r)
+{
+	if (spr_load_relaxed(&r->header->gate) & ~SPR_GATE_SEALED)
+		spr_and_acq_rel(&r->header->gate, SPR_GATE_SEALED); /* [ARM] */
+}
+
 /* Set the gate, make the fence that the writers do not pay, look once more. */
 bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen)
 {
@@ -695,7 +781,9 @@ bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen)
 
 	pthread_mutex_lock(&r->lock);
 	*bell_seen = spr_load_acquire(&h->bell); /* [BELL] */
-	spr_or_acq_rel(&h->gate, SPR_GATE_ARMED); /* [ARM] */
+	spr_shm_ring_disarm(r);
+	r->arming += SPR_GATE_ARMING;
+	spr_or_acq_rel(&h->gate, SPR_GATE_ARMED | r->arming); /* [ARM] */
 	spr_shm_ring_barrier(r);
 	found = spr_shm_ring_anything(r);
 	if (found)
@@ -704,10 +792,4 @@ bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen)
 		r->wakes++;
 	pthread_mutex_unlock(&r->lock);
 	return found;
-}
-
-void spr_shm_ring_disarm(struct spr_ring *r)
-{
-	if (spr_load_relaxed(&r->header->gate) & SPR_GATE_ARMED)
-		spr_and_acq_rel(&r->header->gate, ~SPR_GATE_ARMED); /* [ARM] */
 }

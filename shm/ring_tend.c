@@ -16,6 +16,7 @@
 #define PROBE_LEAST_NS  5000000ull /* between two looks at who is alive */
 #define PROBE_EACH_NS   30000ull   /* and so much more per process: about one percent of a CPU */
 #define CONFINED_NS     1000000ull /* who cannot ring is looked after so often */
+#define ORPHANS_NS      500000000ull /* all descriptors are looked at no more often */
 #define PUNCH_KEEP      (4ull << 20)
 #define PUNCH_SLICE     (4ull << 20)
 #define READY_FEW       8u
@@ -63,6 +64,7 @@ static void slot_dead(struct spr_ring *r, uint32_t slot_idx, uint32_t generation
 	seen->any_dead = true;
 	r->look_again = true;
 	r->activity++;
+	r->deaths++;
 }
 
 /* Free the slot of a process that is gone: only while holding its byte, so that nobody who is just
@@ -85,6 +87,32 @@ static void slot_reap(struct spr_ring *r, uint32_t slot_idx, const struct spr_ri
 	pidfd_drop(r, slot_idx, watcher);
 }
 
+/* A process killed between its claim and the bit in inuse left a segment that no pass will look at,
+ * and that holds nothing. Found by its owner word, after the owner is known to be dead; taken by a
+ * CAS, for what is read of a living owner may be out of date. */
+static void orphans_free(struct spr_ring *r)
+{
+	for (uint32_t c = 0; c < SPR_RING_CLASSES; c++) {
+		uint32_t n = spr_load_relaxed(&r->header->desc_ready[c]);
+
+		if (n > r->geometry.n_segments[c])
+			n = r->geometry.n_segments[c];
+		for (uint32_t i = 0; i < n; i++) {
+			const uint32_t segment = r->geometry.first[c] + i;
+			struct spr_ring_desc *desc = spr_ring_desc_at(&r->geometry, r->map, c, i);
+			uint64_t owner = spr_load_acquire(&desc->owner); /* [CLAIM] */
+
+			if (!spr_ring_owner_is_owned(owner) || !spr_shm_ring_owner_dead(r, owner) ||
+			    (spr_load_acquire(spr_ring_inuse_word(r->map, segment)) >> segment % 64 & 1)) /* [INUSE] */
+				continue;
+			if (!spr_cas_acq_rel(&desc->owner, &owner, SPR_OWNER_COLLECTOR)) /* [CLAIM] */
+				continue;
+			r->segs[segment].dead = true;
+			spr_shm_ring_segment_free(r, segment);
+		}
+	}
+}
+
 /* Number of processes attached. */
 static uint32_t slots_probe(struct spr_ring *r, const struct spr_ring_watcher *watcher)
 {
@@ -96,7 +124,7 @@ static uint32_t slots_probe(struct spr_ring *r, const struct spr_ring_watcher *w
 	for (uint32_t i = 0; i < n; i++) {
 		struct spr_ring_slot *slot = spr_ring_slot_at(r->map, i);
 		const uint32_t state = spr_load_acquire(&slot->state); /* [SLOT] */
-		const uint32_t generation = spr_load_relaxed(&slot->generation);
+		const uint32_t generation = spr_load_acquire(&slot->generation); /* [SLOT] */
 
 		/* Whoever took the slot held the lock: the ones before are dead. */
 		if (generation > 1)
@@ -315,7 +343,14 @@ uint64_t spr_shm_ring_tend(struct spr_ring *r, uint64_t now_ns,
 		r->probe_due_ns = now_ns + PROBE_LEAST_NS + n * PROBE_EACH_NS;
 		ready_ahead(r);
 	}
-	if (r->activity != r->activity_seen)
+	if (r->deaths && now_ns >= r->orphans_due_ns && !r->sealed) {
+		orphans_free(r);
+		r->deaths = 0;
+		r->orphans_due_ns = now_ns + ORPHANS_NS;
+	} else if (r->deaths && !r->sealed) {
+		again = r->orphans_due_ns;
+	}
+	if (r->activity != r->activity_seen && r->probe_due_ns < again)
 		again = r->probe_due_ns;
 	if (space_return(r))
 		again = now_ns + 1000000;

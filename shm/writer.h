@@ -38,7 +38,8 @@ struct spr_lane {
 	uint64_t              seq;  /* of the next record */
 	uint32_t              mask;
 	uint32_t              generation; /* + 1 when the lane is taken back from an open record */
-	uint64_t              reserved;
+	uint32_t              hop_from;   /* during a change of segment: the old one, index + 1 */
+	uint32_t              reserved;
 	/* second line */
 	uint64_t consumed_seen;
 	uint64_t lost_here;
@@ -51,6 +52,10 @@ struct spr_lane {
 };
 static_assert(sizeof(struct spr_lane) == 128, "a lane is two lines");
 
+#define SPR_WRITER_FREE   0u
+#define SPR_WRITER_USED   1u
+#define SPR_WRITER_REAPED 2u
+
 #define SPR_WRITER_STAMPED (1u << 0)
 #define SPR_WRITER_FENCE   (1u << 1)
 
@@ -59,7 +64,7 @@ struct spr_writer {
 	const _Atomic uint32_t *gate;
 	uint32_t                flags;
 	uint32_t                record_bytes_max;
-	_Atomic uint32_t        state; /* 0 free, 1 in use, 2 being reaped */
+	_Atomic uint32_t        state; /* SPR_WRITER_FREE, _USED, _REAPED | 4 x times it was taken */
 	uint32_t                tid;   /* 0: not known, never reaped */
 	uint32_t                pid;
 	uint32_t                reserved0;
@@ -162,8 +167,8 @@ static inline uint32_t spr_shm_record_room(uint32_t writer_flags, uint64_t about
 }
 
 /* about: 0, or pid | tid << 32 of another task. The slot's token: lane | about flag, position. */
-static inline int spr_shm_reserve(spr_writer *w, uint64_t about, uint32_t kind, uint32_t bytes,
-                                  struct spr_slot *slot)
+static inline __attribute__((always_inline)) int
+spr_shm_reserve(spr_writer *w, uint64_t about, uint32_t kind, uint32_t bytes, struct spr_slot *slot)
 {
 	struct spr_lane *lane;
 	uint64_t stamp = 0;
@@ -218,16 +223,36 @@ static inline struct spr_lane *spr_shm_slot_lane(spr_writer *w, const struct spr
 	return lane;
 }
 
-static inline int spr_shm_commit(spr_writer *w, struct spr_slot *slot)
+/* The record before `next` is whole: give it to the collector, and see whether anything is asked. */
+static inline __attribute__((always_inline)) int
+spr_shm_publish(spr_writer *w, struct spr_lane *lane, uint64_t next)
+{
+	uint32_t gate;
+	int err = 0;
+
+	spr_store_release(&lane->desc->committed, next); /* [COMMIT] */
+	if (spr_unlikely(w->flags & SPR_WRITER_FENCE))
+		spr_full_fence();
+	spr_compiler_barrier(); /* the collector's membarrier makes it a fence */
+	gate = spr_load_relaxed(w->gate); /* [ARM] [SEAL] */
+	if (spr_unlikely(gate != 0))
+		err = spr_shm_gate(w, lane, next, gate);
+	lane->seq++;
+	spr_compiler_barrier(); /* lane_resync() goes by head: it must be the last to move */
+	lane->head = next;
+	spr_compiler_barrier(); /* a handler must not find the lane free and its head old */
+	lane->open = 0;
+	return err;
+}
+
+static inline __attribute__((always_inline)) int spr_shm_commit(spr_writer *w,
+                                                                struct spr_slot *slot)
 {
 	struct spr_lane *lane = spr_shm_slot_lane(w, slot);
 	const uint32_t need = (uint32_t)slot->token[1];
 	uint64_t flags = slot->token[0] & 8u ? SPR_REC_ABOUT : 0;
-	uint64_t next;
-	uint8_t *at;
 	uint64_t header;
-	uint32_t gate;
-	int err = 0;
+	uint8_t *at;
 
 	if (spr_unlikely(!lane))
 		return -EINVAL;
@@ -238,19 +263,7 @@ static inline int spr_shm_commit(spr_writer *w, struct spr_slot *slot)
 	}
 	header = spr_rec_header(slot->bytes, flags, slot->reserved, lane->seq);
 	memcpy(at, &header, 8);
-	next = lane->head + need;
-	spr_store_release(&lane->desc->committed, next); /* [COMMIT] */
-	if (spr_unlikely(w->flags & SPR_WRITER_FENCE))
-		spr_full_fence();
-	spr_compiler_barrier(); /* the collector's membarrier makes it a fence */
-	gate = spr_load_relaxed(w->gate); /* [ARM] [SEAL] */
-	if (spr_unlikely(gate != 0))
-		err = spr_shm_gate(w, lane, next, gate);
-	lane->seq++;
-	lane->head = next;
-	spr_compiler_barrier(); /* a handler must not find the lane free and its head old */
-	lane->open = 0;
-	return err;
+	return spr_shm_publish(w, lane, lane->head + need);
 }
 
 static inline void spr_shm_abandon(spr_writer *w, struct spr_slot *slot)
@@ -259,6 +272,70 @@ static inline void spr_shm_abandon(spr_writer *w, struct spr_slot *slot)
 
 	if (lane)
 		lane->open = 0;
+}
+
+/* A copy without a call: memcpy() may be hooked, and through the PLT it costs as much as the rest of a
+ * record. 16 bytes at a time, the last ones overlapping. */
+typedef uint8_t spr_shm_vector __attribute__((vector_size(16), aligned(1), may_alias));
+
+static inline void spr_shm_copy(uint8_t *to, const uint8_t *from, uint32_t bytes)
+{
+	const uint8_t *last = from + bytes - 16;
+	uint8_t *last_to = to + bytes - 16;
+
+	if (spr_unlikely(bytes < 16)) {
+		for (; bytes >= 8; to += 8, from += 8, bytes -= 8)
+			memcpy(to, from, 8);
+		while (bytes--)
+			*to++ = *from++;
+		return;
+	}
+	while (from < last) {
+		*(spr_shm_vector *)to = *(const spr_shm_vector *)from;
+		to += 16;
+		from += 16;
+		__asm__ volatile("" : "+r"(to)); /* or the compiler makes it a call of memcpy */
+	}
+	*(spr_shm_vector *)last_to = *(const spr_shm_vector *)last;
+}
+
+/* Reserve, copy and commit on lane 0, all in registers. false: not so simple, nothing was done. */
+static inline __attribute__((always_inline)) bool
+spr_shm_write_direct(spr_writer *w, uint32_t kind, const void *data, uint32_t bytes, int *err)
+{
+	struct spr_lane *lane = &w->lanes[0];
+	const uint32_t writer_flags = w->flags;
+	uint64_t stamp = 0;
+	uint64_t flags = 0;
+	uint64_t header, next;
+	uint8_t *at;
+
+	if (spr_unlikely(!w->producer))
+		return false;
+	if (writer_flags & SPR_WRITER_STAMPED) {
+		stamp = spr_clock_now(&w->producer->clock);
+		flags = SPR_REC_STAMPED;
+	}
+	if (spr_unlikely(kind > UINT16_MAX || bytes > w->record_bytes_max || lane->open != 0))
+		return false;
+	lane->open = spr_shm_stack_pointer() & ~(uintptr_t)1; /* nobody's slot; dead once it is passed */
+	spr_compiler_barrier();
+	next = lane->head + spr_shm_record_room(writer_flags, 0, bytes);
+	if (spr_unlikely(next > lane->limit)) {
+		lane->open = 0;
+		return false;
+	}
+	at = lane->base + (lane->head & lane->mask);
+	header = spr_rec_header(bytes, flags, kind, lane->seq);
+	memcpy(at, &header, 8);
+	at += 8;
+	if (writer_flags & SPR_WRITER_STAMPED) {
+		memcpy(at, &stamp, 8);
+		at += 8;
+	}
+	spr_shm_copy(at, data, bytes);
+	*err = spr_shm_publish(w, lane, next);
+	return true;
 }
 
 #endif /* SPR_SHM_WRITER_H */

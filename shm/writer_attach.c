@@ -76,7 +76,8 @@ static void slot_fill(spr_producer *p, struct spr_ring_slot *slot, uint32_t idx,
 	area->slot_idx = idx;
 	area->generation = generation;
 	area->owner = spr_ring_owner(idx, generation);
-	spr_store_relaxed(&slot->generation, generation);
+	/* By itself it tells the collector that the ones before are dead, as the lock told us. */
+	spr_store_release(&slot->generation, generation); /* [SLOT] */
 	spr_store_relaxed(&slot->pid, area->pid);
 	spr_store_relaxed(&slot->attached_ns, spr_clock_now(&p->clock));
 	spr_store_release(&slot->state, state); /* [SLOT] */

@@ -33,20 +33,38 @@ static void lane_resync(struct spr_lane *lane)
 	lane->head = committed;
 }
 
+/* Close a segment of the lane's, unless it is not the lane's any more: closed once, it may have been
+ * freed and claimed by somebody else. */
+static bool lane_close_own(spr_producer *p, const struct spr_lane *lane, uint32_t segment,
+                           uint32_t *ordinal)
+{
+	const uint32_t cls = spr_ring_class_of(&p->geometry, segment - 1);
+	struct spr_ring_desc *desc = spr_ring_desc_at(&p->geometry, p->map, cls,
+	                                              segment - 1 - p->geometry.first[cls]);
+
+	if (spr_load_relaxed(&desc->owner) != p->area->owner ||
+	    spr_load_relaxed(&desc->writer_id) != lane->writer_id || spr_load_relaxed(&desc->closed))
+		return false;
+	*ordinal = spr_load_relaxed(&desc->ordinal);
+	spr_store_release(&desc->closed, 1); /* [CLOSE] */
+	return true;
+}
+
 /* It was left in the middle of lane_adopt(): neither the old segment nor the new one is known to be
  * whole, and the new one holds nothing. Close both; the next record claims anew. */
 static void lane_unhop(spr_producer *p, struct spr_lane *lane)
 {
-	const uint32_t hop = lane->hop - 1;
-	const uint32_t cls = spr_ring_class_of(&p->geometry, hop);
-	const uint32_t ordinal = spr_load_relaxed(
-		&spr_ring_desc_at(&p->geometry, p->map, cls, hop - p->geometry.first[cls])->ordinal);
+	const uint32_t hop = lane->hop;
+	const uint32_t old = lane->hop_from;
+	uint32_t ordinal = 0;
 
-	if (ordinal)
+	lane->head = lane->limit = 0;
+	lane->segment = 0;
+	if (lane_close_own(p, lane, hop, &ordinal) && ordinal)
 		lane->ordinal = ordinal - 1; /* the collector must not wait for one that never was */
-	spr_shm_lane_close(p, lane);
-	lane->segment = hop + 1;
-	spr_shm_lane_close(p, lane);
+	if (old && old != hop)
+		(void)lane_close_own(p, lane, old, &ordinal);
+	lane->hop_from = 0;
 }
 
 /* Give up an open record that is known to be abandoned. */
@@ -87,7 +105,7 @@ static bool lane_abandoned(const spr_writer *w, const struct spr_lane *lane,
 		if (here != there)
 			return there;
 	}
-	return sp > open;
+	return sp >= open; /* a live slot stands above whatever it calls */
 }
 
 /* The lane for a record begun while lane 0 is open; NULL: all are open, counted as lost. */
@@ -114,9 +132,10 @@ void spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane)
 		spr_add_relaxed(&w->producer->header->lost_homeless, 1);
 		return;
 	}
-	lane->seq++;
 	lane->lost_here++;
 	spr_store_relaxed(&lane->desc->lost, lane->lost_here);
+	spr_compiler_barrier(); /* counted before it is skipped: a jump without a loss is forgery */
+	lane->seq++;
 }
 
 /* The lane has no segment any more: what it committed is final. */
@@ -136,15 +155,16 @@ void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane)
 	                  1); /* [CLOSE] */
 }
 
-static void bell_ring(spr_producer *p)
+/* Wake first, disarm after: one that is killed in between leaves a gate that the next writer finds
+ * armed. Only the arming that was seen is taken back; the collector may have armed anew. */
+static void bell_ring(spr_producer *p, uint32_t gate)
 {
 	struct spr_ring_header *header = p->header;
 
-	if (!(spr_and_acq_rel(&header->gate, ~SPR_GATE_ARMED) & SPR_GATE_ARMED)) /* [ARM] */
-		return;
 	spr_add_acq_rel(&header->bell, 1); /* [BELL] */
 	if (!spr_load_relaxed(&p->confined))
 		spr_sys(SYS_futex, &header->bell, FUTEX_WAKE, INT32_MAX);
+	(void)spr_cas_acq_rel(&header->gate, &gate, gate & SPR_GATE_SEALED); /* [ARM] */
 }
 
 /* After a commit up to `next` the gate was not 0: ring, and learn whether the seal let it through. */
@@ -153,7 +173,7 @@ int spr_shm_gate(spr_writer *w, struct spr_lane *lane, uint64_t next, uint32_t g
 	uint64_t final = 0;
 
 	if (gate & SPR_GATE_ARMED)
-		bell_ring(w->producer);
+		bell_ring(w->producer, gate);
 	if (!(gate & SPR_GATE_SEALED))
 		return 0;
 	if (spr_cas_acq_rel(&lane->desc->final, &final, next | 1)) /* [FINAL] */
@@ -209,15 +229,18 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	struct spr_ring_desc *desc = spr_ring_desc_at(&p->geometry, p->map, cls, idx);
 	struct spr_ring_desc *old = lane->segment ? lane->desc : NULL;
 
-	lane->hop = p->geometry.first[cls] + idx + 1;
-	spr_compiler_barrier();
 	if (!lane->writer_id)
 		lane->writer_id = spr_add_relaxed(&p->area->serial, 1) + 1;
+	lane->hop_from = lane->segment;
+	spr_compiler_barrier();
+	lane->hop = p->geometry.first[cls] + idx + 1;
+	spr_compiler_barrier();
 	spr_store_relaxed(&desc->writer_id, lane->writer_id);
 	spr_store_relaxed(&desc->seq0, lane->seq);
 	spr_store_relaxed(&desc->ordinal, lane->ordinal + 1);
 	spr_store_relaxed(&desc->pid, w->pid);
 	spr_store_relaxed(&desc->tid, w->tid);
+	spr_compiler_barrier();
 	lane->ordinal++;
 	lane->desc = desc;
 	lane->base = spr_ring_segment_at(&p->geometry, p->map, cls, idx);
@@ -237,6 +260,7 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	}
 	spr_compiler_barrier();
 	lane->hop = 0;
+	lane->hop_from = 0;
 }
 
 /* Claim a segment of at least class `least`, best `want`, else what there is. */
