@@ -145,6 +145,7 @@ $(O)/tests/%_test: $(O)/tests/%_test.o $(TEST_HELP) $(O)/libsparring.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(SAN) -o $@ $(filter %.o,$^) $(O)/libsparring.a -lcmocka $(LIBS) -lm
 # A test that looks inside a program names the objects it needs.
+$(O)/tests/spy_test $(O)/tests/spy_calls_test: $(O)/spy/supervise.o $(O)/spy/program.o
 $(O)/tests/bench_stats_test: $(O)/bench/stats.o
 $(O)/tests/bench_harness_test: $(patsubst %,$(O)/bench/%.o,harness report stats)
 
