@@ -1,5 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* rig.c - start writers, let them go together, read until everything has come, add up. */
+/*
+ * rig.c - start writers, let them go together, read until everything has come, add up. Pairs:
+ *
+ *   | pair | release side      | acquire side     | carries                    |
+ *   | GO   | reader: go = 1    | writers: go      | the plan, all set up       |
+ *   | DONE | writer: n_done++  | reader: n_done   | its counts and its records |
+ */
 #include "bench/rig.h"
 
 #include <errno.h>

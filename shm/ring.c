@@ -499,7 +499,7 @@ int spr_shm_ring_seal(struct spr_ring *r)
 		finals_settle(r);
 		r->sealed = true;
 		r->look_again = true;
-		spr_add_acq_rel(&h->space, 1);
+		spr_add_acq_rel(&h->space, 1); /* [SPACE] */
 		spr_sys(SYS_futex, &h->space, FUTEX_WAKE, INT_MAX);
 		spr_add_acq_rel(&h->bell, 1); /* [BELL] */
 		spr_sys(SYS_futex, &h->bell, FUTEX_WAKE, INT_MAX);
