@@ -347,12 +347,12 @@ static int spawn(struct spawn *s, pid_t *out)
 		spr_sys(SYS_wait4, pid, 0, 0, 0);
 	spr_sys(SYS_rt_sigprocmask, SIG_SETMASK, &s->mask, 0, 8);
 	if (pid < 0)
-		return (int)-pid;
-	if (s->error)
-		return s->error;
-	if (out)
+		s->error = (int)-pid;
+	else if (!s->error && out)
 		*out = (pid_t)pid;
-	return 0;
+	if (s->error)
+		errno = s->error; /* as it happens in libc's, whose child shares it */
+	return s->error;
 }
 
 /* Do we know all that is asked for? */

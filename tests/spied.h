@@ -38,7 +38,7 @@ struct spied {
 	char            *out; /* stdout and stderr */
 };
 
-static const char *spied_program(const char *name)
+static inline const char *spied_program(const char *name)
 {
 	static char text[8][512];
 	static unsigned at;
@@ -48,7 +48,7 @@ static const char *spied_program(const char *name)
 	return text[at];
 }
 
-static char *spied_copy(const struct spr_value *v)
+static inline char *spied_copy(const struct spr_value *v)
 {
 	char *s = malloc(v->n + 1);
 
@@ -59,7 +59,7 @@ static char *spied_copy(const struct spr_value *v)
 }
 
 /* All elements, each followed by a newline. */
-static char *spied_list(const struct spr_value *v)
+static inline char *spied_list(const struct spr_value *v)
 {
 	size_t bytes = 1, n = v->n;
 	const char *at = v->bytes;
@@ -80,8 +80,8 @@ static char *spied_list(const struct spr_value *v)
 	return s;
 }
 
-static struct spr_value spied_field(const struct spr_kind *kind, const struct spr_record *rec,
-                                    uint32_t i)
+static inline struct spr_value spied_field(const struct spr_kind *kind,
+                                           const struct spr_record *rec, uint32_t i)
 {
 	struct spr_value v;
 
@@ -89,7 +89,7 @@ static struct spr_value spied_field(const struct spr_kind *kind, const struct sp
 	return v;
 }
 
-static void spied_take(struct spied *s, const struct spr_record *rec)
+static inline void spied_take(struct spied *s, const struct spr_record *rec)
 {
 	struct spr_value v[4];
 	struct seen *to;
@@ -133,7 +133,7 @@ static void spied_take(struct spied *s, const struct spr_record *rec)
 	to->argv = to->argv ? to->argv : calloc(1, 1);
 }
 
-static int spied_order(const void *a, const void *b)
+static inline int spied_order(const void *a, const void *b)
 {
 	const struct seen *x = a, *y = b;
 
@@ -143,7 +143,7 @@ static int spied_order(const void *a, const void *b)
 	       x->seq < y->seq ? -1 : x->seq > y->seq;
 }
 
-static void spied_start(const char *const *argv, char **env, int out)
+static inline void spied_start(const char *const *argv, char **env, int out)
 {
 	const int null = open("/dev/null", O_RDONLY);
 
@@ -156,7 +156,7 @@ static void spied_start(const char *const *argv, char **env, int out)
 }
 
 /* extra: more lines of environment, or NULL. */
-static struct spied *spied_run_in(const char *const *extra, const char *const *argv)
+static inline struct spied *spied_run_in(const char *const *extra, const char *const *argv)
 {
 	struct spr_channel_options opt = SPR_CHANNEL_OPTIONS_INIT;
 	struct spied *s = calloc(1, sizeof(*s));
@@ -203,7 +203,7 @@ static struct spied *spied_run_in(const char *const *extra, const char *const *a
 #define spied_run(...) spied_run_in(NULL, (const char *const[]){ __VA_ARGS__, NULL })
 
 /* The same program without us: its output, to compare. */
-static char *spied_bare(const char *const *argv, int *status)
+static inline char *spied_bare(const char *const *argv, int *status)
 {
 	char name[] = "/tmp/spied.XXXXXX", path[] = "PATH=/usr/bin:/bin", *env[] = { path, NULL };
 	const int out = mkstemp(name);
@@ -219,7 +219,25 @@ static char *spied_bare(const char *const *argv, int *status)
 	return text;
 }
 
-static void spied_drop(struct spied *s)
+/* Equal texts; else the first line that differs is shown (cmocka cuts what is long). */
+static inline void spied_assert_same(const char *got, const char *want)
+{
+	const char *a = got, *b = want;
+
+	while (*a && *a == *b) {
+		a++;
+		b++;
+	}
+	if (!*a && !*b)
+		return;
+	while (a > got && a[-1] != '\n') {
+		a--;
+		b--;
+	}
+	fail_msg("got \"%.*s\", not \"%.*s\"", (int)strcspn(a, "\n"), a, (int)strcspn(b, "\n"), b);
+}
+
+static inline void spied_drop(struct spied *s)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		free(s->seen[i].path);
@@ -232,7 +250,7 @@ static void spied_drop(struct spied *s)
 }
 
 /* Everything that ran to its end with status 0, and nothing was lost on the way. */
-static void spied_assert_well(const struct spied *s)
+static inline void spied_assert_well(const struct spied *s)
 {
 	if (s->status)
 		print_message("status %#x: %s\n", s->status, s->out);
@@ -242,7 +260,7 @@ static void spied_assert_well(const struct spied *s)
 }
 
 /* "." components and doubled slashes do not count. */
-static bool spied_same_path(const char *a, const char *b)
+static inline bool spied_same_path(const char *a, const char *b)
 {
 	for (;;) {
 		while (*a == '/' && (a[1] == '/' || (a[1] == '.' && (a[2] == '/' || !a[2]))))
@@ -258,7 +276,7 @@ static bool spied_same_path(const char *a, const char *b)
 	}
 }
 
-static const struct seen *spied_find(const struct spied *s, uint32_t kind, const char *path)
+static inline const struct seen *spied_find(const struct spied *s, uint32_t kind, const char *path)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->seen[i].kind == kind && spied_same_path(s->seen[i].path, path))
@@ -267,7 +285,7 @@ static const struct seen *spied_find(const struct spied *s, uint32_t kind, const
 	return NULL;
 }
 
-static size_t spied_count(const struct spied *s, uint32_t kind, const char *path)
+static inline size_t spied_count(const struct spied *s, uint32_t kind, const char *path)
 {
 	size_t n = 0;
 
@@ -277,7 +295,7 @@ static size_t spied_count(const struct spied *s, uint32_t kind, const char *path
 }
 
 /* All that was done to the path, ORed; list includes read. */
-static uint32_t spied_access(const struct spied *s, const char *path)
+static inline uint32_t spied_access(const struct spied *s, const char *path)
 {
 	uint32_t access = 0;
 
@@ -288,9 +306,10 @@ static uint32_t spied_access(const struct spied *s, const char *path)
 	return access & SPR_LIST_DIR ? access & ~(uint32_t)SPR_READ_FILE : access;
 }
 
-static void spied_assert_access(const struct spied *s, uint32_t access, const char *format, ...)
-	__attribute__((format(printf, 3, 4)));
-static void spied_assert_access(const struct spied *s, uint32_t access, const char *format, ...)
+static inline void spied_assert_access(const struct spied *s, uint32_t access, const char *format,
+                                       ...) __attribute__((format(printf, 3, 4)));
+static inline void spied_assert_access(const struct spied *s, uint32_t access, const char *format,
+                                       ...)
 {
 	char path[1024];
 	va_list ap;
@@ -310,7 +329,7 @@ static void spied_assert_access(const struct spied *s, uint32_t access, const ch
 }
 
 /* The errno that a record's result says; 0: none. */
-static uint32_t spied_error(const struct spied *s, const struct seen *of)
+static inline uint32_t spied_error(const struct spied *s, const struct seen *of)
 {
 	for (size_t i = 0; i < s->n; i++) {
 		if (s->seen[i].kind == IS_RESULT && s->seen[i].writer == of->writer &&
@@ -321,7 +340,7 @@ static uint32_t spied_error(const struct spied *s, const struct seen *of)
 }
 
 /* Execs that no new image's start and no result answers, counted over all processes. */
-static long spied_unanswered(const struct spied *s)
+static inline long spied_unanswered(const struct spied *s)
 {
 	long n = 0;
 
