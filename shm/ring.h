@@ -6,8 +6,8 @@
  * checked against what is held here, privately. One lock covers everything here; what may be
  * called beside it says so.
  *
- *   | RELEASE | spr_shm_range_release(): released, n_released | settle: the same | the reader is done with the bytes |
- *   | DEPART  | spr_shm_range_release(): n_departed           | close, unbind     | the releasing thread is out of here |
+ *   | RELEASE | range_release(): released, n_released | settle: the same | the bytes are read |
+ *   | DEPART  | range_release(): n_departed | close, unbind | the releasing thread is out of here |
  */
 #ifndef SPR_SHM_RING_H
 #define SPR_SHM_RING_H
@@ -57,8 +57,8 @@ struct spr_ring_taker {
 	void (*unmake)(void *arg, struct spr_ring_range *range);
 	int (*put)(void *arg, struct spr_ring_range *range); /* 0 done, 1 kept, -errno: not taken */
 	int (*gone)(void *arg, uint64_t writer, uint64_t written, uint64_t lost);
-	/* NULL: in place. Else read n bytes at `at` of the file into range->copy (which make gave room
-	 * for a whole segment). */
+	/* NULL: in place. Else read n bytes at `at` of the file into range->copy (which make gave
+	 * room for a whole segment). */
 	int (*read)(void *arg, struct spr_ring_range *range, size_t into, size_t n, uint64_t at);
 };
 
@@ -186,7 +186,7 @@ bool spr_shm_ring_owner_dead(const struct spr_ring *r, uint64_t owner);
 bool spr_shm_ring_anything(struct spr_ring *r);
 bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen);
 void spr_shm_ring_disarm(struct spr_ring *r);
-uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *lost);
+uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *bytes, uint64_t *lost);
 int spr_shm_range_next(struct spr_ring_range *range, struct spr_record *rec);
 void spr_shm_range_rewind(struct spr_ring_range *range);
 /* T: any. wake (may be NULL) is called between the release and the point from which the ring may be
@@ -194,7 +194,7 @@ void spr_shm_range_rewind(struct spr_ring_range *range);
 void spr_shm_range_release(struct spr_ring_range *range, void (*wake)(void *arg), void *arg);
 bool spr_shm_ring_kept(struct spr_ring *r); /* somebody still has a range */
 /* ring_segment.c */
-void spr_shm_ring_segment_free(struct spr_ring *r, uint32_t segment);
+void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment);
 void spr_shm_ring_settle(struct spr_ring *r, const struct spr_ring_taker *taker);
 void spr_shm_ring_keep(struct spr_ring *r, struct spr_ring_range *range);
 void spr_shm_ring_publish(struct spr_ring *r, uint32_t segment, uint64_t upto, uint64_t seq);

@@ -15,7 +15,8 @@
 #include "base/sys.h"
 #include "shm/ring.h"
 
-/* --- Ranges ------------------------------------------------------------------------------------- */
+/* --- Ranges -------------------------------------------------------------------------------------
+ */
 
 static const uint8_t *range_bytes(const struct spr_ring_range *range, uint64_t position)
 {
@@ -196,7 +197,8 @@ static uint64_t range_check(const struct spr_ring *r, struct spr_ring_range *ran
 		const uint8_t *p = range_bytes(range, range->at);
 
 		range->at += (uint64_t)(lap_check(range, r->record_bytes_max, p,
-		                                  p + lap_rest(range, range->at), &c, &bad) - p);
+		                                  p + lap_rest(range, range->at), &c, &bad) -
+		                        p);
 	}
 	range->to = range->at;
 	range->seq = c.seq;
@@ -210,7 +212,8 @@ static uint64_t segment_size(const struct spr_ring *r, uint32_t segment)
 	return spr_ring_class_bytes(spr_ring_class_of(&r->geometry, segment));
 }
 
-/* --- Lanes -------------------------------------------------------------------------------------- */
+/* --- Lanes --------------------------------------------------------------------------------------
+ */
 
 static uint32_t lane_hash(const struct spr_ring *r, uint64_t owner, uint64_t writer_id)
 {
@@ -305,7 +308,8 @@ static void lane_work(struct spr_ring *r, struct spr_ring_lane *lane)
 	r->work = lane;
 }
 
-/* --- Looking ------------------------------------------------------------------------------------- */
+/* --- Looking -------------------------------------------------------------------------------------
+ */
 
 static void segment_bad(struct spr_ring *r, uint32_t segment)
 {
@@ -359,11 +363,36 @@ static uint64_t segment_upto(struct spr_ring *r, struct spr_ring_desc *desc, uin
 
 	if (!r->sealed)
 		return committed;
-	final = spr_load_acquire(&desc->final); /* [FINAL] */
+	final = spr_load_acquire(&desc->final);                             /* [FINAL] */
 	if (!final && spr_cas_acq_rel(&desc->final, &final, committed | 1)) /* [FINAL] */
 		return committed;
 	final &= ~1ull;
 	return final < committed ? final : committed;
+}
+
+/* Nothing has been committed into it. true: go on with it as with any other, its owner has closed it,
+ * and that vouches for its identity: its lane counts it and what it lost. */
+static bool segment_empty(struct spr_ring *r, uint32_t segment, struct spr_ring_desc *desc)
+{
+	struct spr_ring_seg *seg = &r->segs[segment];
+	struct spr_ring_lane *lane;
+
+	if (seg->closed && (!seg->dead || spr_load_acquire(&desc->closed)) && /* [CLOSE] */
+	    spr_load_relaxed(&desc->ordinal))
+		return true;
+	if (seg->closed) {
+		const uint64_t lost = spr_load_relaxed(&desc->lost);
+
+		r->written_gone += lost;
+		r->lost_gone += lost;
+		spr_shm_ring_segment_recycle(r, segment);
+		return false;
+	}
+	/* Its lane lives, if the identity is there already; if not, nothing is lost by not knowing. */
+	lane = lane_find(r, seg->owner, spr_load_relaxed(&desc->writer_id));
+	if (lane)
+		lane->idle_pass = r->pass;
+	return false;
 }
 
 static void segment_look(struct spr_ring *r, uint32_t segment)
@@ -383,11 +412,11 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 	}
 	seg->dead = spr_shm_ring_owner_dead(r, seg->owner);
 	seg->closed = seg->dead || spr_load_acquire(&desc->closed); /* [CLOSE] */
-	committed = spr_load_acquire(&desc->committed); /* [COMMIT] after CLOSE, or the tail is lost */
+	committed = spr_load_acquire(&desc->committed); /* [COMMIT] after CLOSE, never before */
 	seg->finished = seg->closed || r->sealed;
 	if (seg->bad || seg->drained) {
 		if (seg->closed && !seg->first && (seg->drained || seg->dead))
-			spr_shm_ring_segment_free(r, segment);
+			spr_shm_ring_segment_recycle(r, segment);
 		return;
 	}
 	seg->upto = segment_upto(r, desc, committed);
@@ -397,11 +426,8 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 			segment_bad(r, segment);
 		return;
 	}
-	if (!committed) {
-		if (seg->closed)
-			spr_shm_ring_segment_free(r, segment);
+	if (!committed && !segment_empty(r, segment, desc))
 		return;
-	}
 	if (!seg->lane)
 		segment_identify(r, segment, desc);
 	if (seg->lane && (seg->upto > seg->taken || seg->finished))
@@ -409,8 +435,8 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 }
 
 /* Calls each for every segment whose bit is set, until it says stop. */
-static bool inuse_each(struct spr_ring *r, bool (*each)(struct spr_ring *r, uint32_t segment,
-                                                        void *arg), void *arg)
+static bool inuse_each(struct spr_ring *r,
+                       bool (*each)(struct spr_ring *r, uint32_t segment, void *arg), void *arg)
 {
 	const uint32_t n = r->geometry.first[SPR_RING_CLASSES];
 
@@ -435,7 +461,8 @@ static bool look_each(struct spr_ring *r, uint32_t segment, void *arg)
 	return false;
 }
 
-/* --- Draining ------------------------------------------------------------------------------------- */
+/* --- Draining
+ * ------------------------------------------------------------------------------------- */
 
 static int range_fill(struct spr_ring *r, struct spr_ring_range *range, uint32_t segment,
                       const struct spr_ring_taker *taker)
@@ -443,7 +470,8 @@ static int range_fill(struct spr_ring *r, struct spr_ring_range *range, uint32_t
 	const uint32_t cls = spr_ring_class_of(&r->geometry, segment);
 	const struct spr_ring_seg *seg = &r->segs[segment];
 	const uint64_t size = spr_ring_class_bytes(cls);
-	uint8_t *at = spr_ring_segment_at(&r->geometry, r->map, cls, segment - r->geometry.first[cls]);
+	uint8_t *at = spr_ring_segment_at(&r->geometry, r->map, cls,
+	                                  segment - r->geometry.first[cls]);
 	const uint64_t place = seg->taken & (size - 1);
 	const uint64_t n = seg->upto - seg->taken;
 	const uint64_t first = n < size - place ? n : size - place;
@@ -565,8 +593,8 @@ static void lane_enter(struct spr_ring *r, struct spr_ring_lane *lane, uint32_t 
 		lane->begun = true;
 		lane->next_seq = lane->base_seq = seg->seq0;
 		if (r->recovered && seg->taken)
-			lane->next_seq = lane->base_seq =
-				spr_load_relaxed(&spr_shm_ring_desc(r, segment)->seq_taken);
+			lane->next_seq = lane->base_seq = spr_load_relaxed(
+				&spr_shm_ring_desc(r, segment)->seq_taken);
 	} else if (seg->taken == 0 && !seg->gaps && lane->next_ordinal == seg->ordinal) {
 		if (lane->resync)
 			lane->base_seq += seg->seq0 - lane->next_seq;
@@ -596,7 +624,7 @@ static void lane_pop(struct spr_ring *r, struct spr_ring_lane *lane)
 	seg->drained = true;
 	seg->lane = NULL;
 	if (!seg->first && seg->closed)
-		spr_shm_ring_segment_free(r, segment);
+		spr_shm_ring_segment_recycle(r, segment);
 }
 
 static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
@@ -643,8 +671,8 @@ static int lanes_end(struct spr_ring *r, const struct spr_ring_taker *taker)
 			lane->ending = false;
 		} else if (!err && (r->sealed || r->pass - lane->idle_pass >= 2)) {
 			if (taker->gone)
-				err = taker->gone(taker->arg, lane->id, lane->next_seq - lane->base_seq,
-				                  lane->lost);
+				err = taker->gone(taker->arg, lane->id,
+				                  lane->next_seq - lane->base_seq, lane->lost);
 			lane_remove(r, lane);
 		} else {
 			lane->end_next = left;
@@ -705,10 +733,11 @@ int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, u
 	return err;
 }
 
-/* --- Pending, arming --------------------------------------------------------------------------------- */
+/* --- Pending, arming
+ * --------------------------------------------------------------------------------- */
 
 struct pending {
-	uint64_t records, lost;
+	uint64_t records, bytes, lost;
 };
 
 static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
@@ -722,7 +751,8 @@ static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
 	const uint64_t lost = spr_load_relaxed(&desc->lost);
 	struct spr_ring_range range = { .segment = segment, .size = size, .mask = size - 1 };
 
-	if (seg->bad || seg->drained || !spr_ring_owner_is_owned(spr_load_acquire(&desc->owner))) /* [CLAIM] */
+	if (seg->bad || seg->drained ||
+	    !spr_ring_owner_is_owned(spr_load_acquire(&desc->owner))) /* [CLAIM] */
 		return false;
 	if (lost > seg->gaps)
 		sum->lost += lost - seg->gaps;
@@ -733,18 +763,21 @@ static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
 	if (range.to % 8 || range.to <= range.from || range.to - range.from > size ||
 	    !spr_shm_ring_readable(r, segment))
 		return false;
-	range.base = spr_ring_segment_at(&r->geometry, r->map, cls, segment - r->geometry.first[cls]);
+	range.base = spr_ring_segment_at(&r->geometry, r->map, cls,
+	                                 segment - r->geometry.first[cls]);
 	range_check(r, &range, 0, 0);
 	sum->records += range.n_records;
+	sum->bytes += range.n_bytes;
 	return false;
 }
 
-/* Records committed and not handed out; in *lost the losses not accounted for yet. */
-uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *lost)
+/* Records committed and not handed out, their bytes, and the losses not accounted for yet. */
+uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *bytes, uint64_t *lost)
 {
-	struct pending sum = { 0, 0 };
+	struct pending sum = { 0, 0, 0 };
 
 	inuse_each(r, pending_each, &sum);
+	*bytes = sum.bytes;
 	*lost = sum.lost;
 	return sum.records;
 }
@@ -758,12 +791,13 @@ static bool anything_each(struct spr_ring *r, uint32_t segment, void *arg)
 	if (seg->bad || seg->drained)
 		return false;
 	return spr_load_acquire(&desc->committed) != seg->taken || /* [COMMIT] [ARM] */
-	       spr_load_acquire(&desc->closed); /* [CLOSE] */
+	       spr_load_acquire(&desc->closed);                    /* [CLOSE] */
 }
 
 bool spr_shm_ring_anything(struct spr_ring *r)
 {
-	return r->look_again || r->release_seen != spr_load_acquire(&r->n_released) || /* [RELEASE] */
+	return r->look_again ||
+	       r->release_seen != spr_load_acquire(&r->n_released) || /* [RELEASE] */
 	       (r->sealed && !r->sealed_drained) || inuse_each(r, anything_each, NULL);
 }
 

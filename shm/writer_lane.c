@@ -12,9 +12,9 @@
 #include "base/place.h"
 #include "shm/writer.h"
 
-#define GROW_WAIT_NS  1000000ull  /* beyond the allowance: so long for the collector, then grow */
-#define STALL_STEP_NS 10000000ull /* a wait is renewed so often, to look for a segment again */
-#define STALL_CHECK_US 100000u    /* is the collector dead? */
+#define GROW_WAIT_NS   1000000ull  /* beyond the allowance: so long for the collector, then grow */
+#define STALL_STEP_NS  10000000ull /* a wait is renewed so often, to look for a segment again */
+#define STALL_CHECK_US 100000u     /* is the collector dead? */
 
 /* --- Nested and abandoned records --------------------------------------------------------- */
 
@@ -33,38 +33,37 @@ static void lane_resync(struct spr_lane *lane)
 	lane->head = committed;
 }
 
-/* Close a segment of the lane's, unless it is not the lane's any more: closed once, it may have been
- * freed and claimed by somebody else. */
-static bool lane_close_own(spr_producer *p, const struct spr_lane *lane, uint32_t segment,
-                           uint32_t *ordinal)
+/* Close a segment of the lane's, unless it is not the lane's any more: closed once, it may have
+ * been freed and claimed by somebody else. */
+static void lane_close_own(spr_producer *p, const struct spr_lane *lane, uint32_t segment)
 {
 	const uint32_t cls = spr_ring_class_of(&p->geometry, segment - 1);
 	struct spr_ring_desc *desc = spr_ring_desc_at(&p->geometry, p->map, cls,
 	                                              segment - 1 - p->geometry.first[cls]);
 
 	if (spr_load_relaxed(&desc->owner) != p->area->owner ||
-	    spr_load_relaxed(&desc->writer_id) != lane->writer_id || spr_load_relaxed(&desc->closed))
-		return false;
-	*ordinal = spr_load_relaxed(&desc->ordinal);
+	    spr_load_relaxed(&desc->writer_id) != lane->writer_id ||
+	    spr_load_relaxed(&desc->closed))
+		return;
 	spr_store_release(&desc->closed, 1); /* [CLOSE] */
-	return true;
 }
 
 /* It was left in the middle of lane_adopt(): neither the old segment nor the new one is known to be
- * whole, and the new one holds nothing. Close both; the next record claims anew. */
+ * whole, and the new one holds nothing. Close both; the next record claims anew, as a new writer: the
+ * collector may have given this one up by then. */
 static void lane_unhop(spr_producer *p, struct spr_lane *lane)
 {
 	const uint32_t hop = lane->hop;
 	const uint32_t old = lane->hop_from;
-	uint32_t ordinal = 0;
 
 	lane->head = lane->limit = 0;
 	lane->segment = 0;
-	if (lane_close_own(p, lane, hop, &ordinal) && ordinal)
-		lane->ordinal = ordinal - 1; /* the collector must not wait for one that never was */
+	lane_close_own(p, lane, hop);
 	if (old && old != hop)
-		(void)lane_close_own(p, lane, old, &ordinal);
+		lane_close_own(p, lane, old);
 	lane->hop_from = 0;
+	lane->writer_id = lane->seq = 0;
+	lane->ordinal = 0;
 }
 
 /* Give up an open record that is known to be abandoned. */
@@ -119,6 +118,16 @@ struct spr_lane *spr_shm_lane_nested(spr_writer *w, const struct spr_slot *slot,
 		if (!lane->open)
 			return lane;
 	}
+	/* Nothing proven, and this record is lost otherwise: a slot below the new one is dead too, unless
+	 * somebody passes the slots of outer frames around. */
+	for (uint32_t i = 0; i < SPR_LANES; i++) {
+		struct spr_lane *lane = &w->lanes[i];
+
+		if (lane_abandoned(w, lane, slot, (uintptr_t)slot)) {
+			lane_take_back(w, lane);
+			return lane;
+		}
+	}
 	spr_add_relaxed(&w->producer->header->lost_homeless, 1);
 	return NULL;
 }
@@ -142,6 +151,7 @@ void spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane)
 void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane)
 {
 	const uint32_t segment = lane->segment;
+	struct spr_ring_desc *desc;
 	uint32_t cls;
 
 	lane->head = lane->limit = 0;
@@ -150,9 +160,8 @@ void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane)
 	if (!segment)
 		return;
 	cls = spr_ring_class_of(&p->geometry, segment - 1);
-	spr_store_release(&spr_ring_desc_at(&p->geometry, p->map, cls,
-	                                    segment - 1 - p->geometry.first[cls])->closed,
-	                  1); /* [CLOSE] */
+	desc = spr_ring_desc_at(&p->geometry, p->map, cls, segment - 1 - p->geometry.first[cls]);
+	spr_store_release(&desc->closed, 1); /* [CLOSE] */
 }
 
 /* Wake first, disarm after: one that is killed in between leaves a gate that the next writer finds
@@ -167,7 +176,8 @@ static void bell_ring(spr_producer *p, uint32_t gate)
 	(void)spr_cas_acq_rel(&header->gate, &gate, gate & SPR_GATE_SEALED); /* [ARM] */
 }
 
-/* After a commit up to `next` the gate was not 0: ring, and learn whether the seal let it through. */
+/* After a commit up to `next` the gate was not 0: ring, and learn whether the seal let it through.
+ */
 int spr_shm_gate(spr_writer *w, struct spr_lane *lane, uint64_t next, uint32_t gate)
 {
 	uint64_t final = 0;
@@ -237,6 +247,7 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	spr_compiler_barrier();
 	spr_store_relaxed(&desc->writer_id, lane->writer_id);
 	spr_store_relaxed(&desc->seq0, lane->seq);
+	spr_compiler_barrier(); /* an ordinal says that the rest of the identity is there */
 	spr_store_relaxed(&desc->ordinal, lane->ordinal + 1);
 	spr_store_relaxed(&desc->pid, w->pid);
 	spr_store_relaxed(&desc->tid, w->tid);
@@ -305,10 +316,10 @@ static bool within_allowance(const spr_writer *w, const struct spr_lane *lane)
 	for (uint32_t i = 0; i < SPR_LANE_RECENT; i++) {
 		const uint32_t segment = lane->recent[i];
 
-		if (segment && spr_load_relaxed(&spr_ring_desc_at(&p->geometry, p->map,
-		                                                  SPR_RING_CLASSES - 1,
-		                                                  segment - 1 - first)->owner) ==
-		                       p->area->owner)
+		if (segment &&
+		    spr_load_relaxed(&spr_ring_desc_at(&p->geometry, p->map, SPR_RING_CLASSES - 1,
+		                                       segment - 1 - first)
+		                              ->owner) == p->area->owner)
 			waiting++;
 	}
 	return waiting < (allowance ? allowance : 1);
@@ -328,7 +339,7 @@ static void space_wait(spr_writer *w, struct spr_lane *lane, uint32_t need, uint
 	}
 	space = spr_load_relaxed(&header->space);
 	spr_store_release(&header->waiters, 1); /* [SPACE] */
-	spr_full_fence();
+	spr_full_fence(); /* [SPACE] */
 	if (room_here(lane, need))
 		return;
 	spr_sys(SYS_futex, &header->space, FUTEX_WAIT, space, &timeout);
@@ -337,8 +348,10 @@ static void space_wait(spr_writer *w, struct spr_lane *lane, uint32_t need, uint
 /* Its owner's lock is free: nobody will make room any more. Unknown counts as alive. */
 static bool collector_died(spr_producer *p)
 {
-	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET,
-		              .l_start = (off_t)SPR_PLACE_OWNER_BYTE, .l_len = 1 };
+	struct flock lock = { .l_type = F_RDLCK,
+		              .l_whence = SEEK_SET,
+		              .l_start = (off_t)SPR_PLACE_OWNER_BYTE,
+		              .l_len = 1 };
 	const long fd = spr_sys(SYS_openat, AT_FDCWD, p->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	long ret;
 

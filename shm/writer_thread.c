@@ -12,7 +12,7 @@
 
 struct tls_entry {
 	spr_writer *writer;
-	uint32_t    serial; /* of the attach it belongs to */
+	uint32_t serial; /* of the attach it belongs to */
 };
 static __thread struct tls_entry tls_entries[SPR_PRODUCERS_MAX]
 	__attribute__((tls_model("initial-exec")));
@@ -31,12 +31,15 @@ static uint32_t pid_now(void)
 
 static void writer_close(spr_producer *p, spr_writer *w)
 {
+	uint32_t taken;
+
 	for (uint32_t i = 0; i < SPR_LANES; i++)
 		spr_shm_lane_close(p, &w->lanes[i]);
 	memset(w->lanes, 0, sizeof(w->lanes));
 	w->producer = NULL;
 	w->tid = 0;
-	spr_store_release(&w->state, (spr_load_relaxed(&w->state) & ~3u) | SPR_WRITER_FREE); /* [WRITER] */
+	taken = spr_load_relaxed(&w->state) & ~3u;
+	spr_store_release(&w->state, taken | SPR_WRITER_FREE); /* [WRITER] */
 }
 
 /* Take it to be closed, if it still is what `seen` says. Exactly one does. */

@@ -15,7 +15,8 @@ int spr_attach(spr_producer **out, const char *address)
 	if (!out || !address)
 		return spr_fail(-EINVAL, "no address to attach to");
 	if (strncmp(address, "ring:", 5) != 0)
-		return spr_fail(-ENOTSUP, "%.100s: not an address this library can attach to", address);
+		return spr_fail(-ENOTSUP, "%.100s: not an address this library can attach to",
+		                address);
 	return spr_shm_attach(out, address + 5);
 }
 
