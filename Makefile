@@ -189,7 +189,7 @@ deps-all:
 demo: deps
 	$(Q)$(MAKE) --no-print-directory all && examples/demo.sh $(O)
 
-test-programs: all $(TESTS) $(TARGETS) $(EXAMPLES)
+test-programs: all $(TESTS) $(TARGETS) $(EXAMPLES) $(if $(SAN),,$(if $(shell command -v musl-gcc),musl))
 ifeq ($(WITH_CMOCKA),)
 	@echo "no cmocka.h: make deps installs libcmocka-dev" >&2; exit 1
 endif

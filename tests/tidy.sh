@@ -99,7 +99,7 @@ words() {
 	# segment_free: FREE is a state of the protocol.
 	# shellcheck disable=SC2086
 	grep -nE '^[a-z].*\b(spr_)?[a-z_]*(_free|_destroy|_new|_handle|_process|_do)\(' $product |
-		grep -vE '\b((segment|orphans)_free|spr_kind_process)\(' |
+		grep -vE '((segment|orphans)_free|spr_kind_process)\(' |
 		sed 's/\(:[0-9]*:\).*/\1 a verb that style.md does not use (free, destroy, new, handle, process, do)/'
 	# shellcheck disable=SC2086
 	grep -nE '\b(struct|enum) spr_[a-z_]*(message|packet|event)\b' $product |
