@@ -37,7 +37,7 @@ struct answer {
 static struct {
 	unsigned    rounds;
 	uint64_t    seed;
-	const char *only;
+	const char *only, *arm;
 	bool        pin, json, list;
 	const char *json_file;
 	char        dir[PATH_MAX], disk[PATH_MAX], tmpfs[PATH_MAX];
@@ -203,6 +203,8 @@ static bool group_run(const struct spr_bench_group *group, struct spr_bench_foun
 		const struct spr_bench_arm *arm = &group->arms[i];
 		const char *why = arm->missing ? arm->missing(arm) : NULL;
 
+		if (here.arm && !strstr(arm->name, here.arm))
+			why = SPR_BENCH_NOT_ASKED;
 		found->left_out[i] = why != NULL;
 		snprintf(found->failed[i], sizeof(*found->failed), "%s", why ? why : "");
 	}
@@ -215,10 +217,12 @@ static bool group_run(const struct spr_bench_group *group, struct spr_bench_foun
 
 static void help_print(const char *program, const struct spr_bench_group *groups, unsigned n)
 {
-	printf("usage: %s [--rounds N] [--seed N] [--only GROUP] [--pin] [--json[=FILE]] [--list]\n"
+	printf("usage: %s [--rounds N] [--seed N] [--only GROUP] [--arm TEXT] [--pin] "
+	       "[--json[=FILE]] [--list]\n"
 	       "  --rounds N     how often each arm is measured\n"
 	       "  --seed N       repeats the order of an earlier run\n"
 	       "  --only GROUP   one of the groups below\n"
+	       "  --arm TEXT     only arms whose name has TEXT in it, to profile or repeat one\n"
 	       "  --pin          writers and collector on CPUs of their own, as far as there are "
 	       "any\n"
 	       "  --json[=FILE]  JSON instead of (with FILE: beside) the table\n",
@@ -247,6 +251,8 @@ static int options_read(int argc, char **argv)
 			here.seed = strtoull(argv[++i], NULL, 0);
 		else if (!strcmp(argv[i], "--only") && more)
 			here.only = argv[++i];
+		else if (!strcmp(argv[i], "--arm") && more)
+			here.arm = argv[++i];
 		else {
 			fprintf(stderr, "%s: unknown or incomplete option %s (--help lists them)\n",
 			        argv[0], argv[i]);

@@ -58,8 +58,8 @@ struct spr_bench_group {
 	unsigned n_claims;
 };
 
-/* Options: --rounds N --seed N --only TEXT --pin --json[=FILE] --list --help. Exit status: 0, 1 a
- * row could not be measured, 64 wrong usage. */
+/* Options: --rounds N --seed N --only GROUP --arm TEXT --pin --json[=FILE] --list --help. Exit
+ * status: 0, 1 a row could not be measured, 64 wrong usage. */
 int spr_bench_main(const char *program, const struct spr_bench_group *groups, unsigned n_groups,
                    int argc, char **argv);
 

@@ -33,6 +33,7 @@ static int ck_open(struct spr_bench_rig *rig)
 
 	if (pairs == MAP_FAILED)
 		return -errno;
+	spr_bench_sleep_exactly();
 	for (unsigned i = 0; i < rig->plan->writers; i++)
 		ck_ring_init(&pairs[i].ring, CK_SLOTS);
 	rig->shared = pairs;

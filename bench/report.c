@@ -94,6 +94,22 @@ static const char *claim_verdict(const struct spr_bench_claim *claim, double got
 	return got >= claim->target ? "reached" : "NOT reached";
 }
 
+static bool claim_unasked(const struct spr_bench_found *found, const struct spr_bench_claim *claim)
+{
+	const char *const names[] = { claim->a, claim->a_less, claim->b, claim->b_more,
+		                      claim->b_less };
+
+	for (unsigned i = 0; i < found->group->n_arms; i++) {
+		if (strcmp(found->failed[i], SPR_BENCH_NOT_ASKED) != 0)
+			continue;
+		for (unsigned k = 0; k < 5; k++) {
+			if (names[k] && !strcmp(names[k], found->group->arms[i].name))
+				return true;
+		}
+	}
+	return false;
+}
+
 static void claims_print(FILE *out, const struct spr_bench_found *found)
 {
 	const struct spr_bench_group *group = found->group;
@@ -106,6 +122,8 @@ static void claims_print(FILE *out, const struct spr_bench_found *found)
 		const struct spr_bench_claim *claim = &group->claims[i];
 		const struct spr_bench_median m = claim_median(found, claim);
 
+		if (!m.n && claim_unasked(found, claim))
+			continue;
 		fprintf(out, "  %-58s", claim->what);
 		cell_print(out, &m);
 		if (claim->want != SPR_BENCH_ONLY_SAY)
@@ -153,6 +171,8 @@ void spr_bench_print_table(FILE *out, const struct spr_bench_found *found)
 		fprintf(out, " %27s", group->figures[i].text);
 	fprintf(out, group->floor ? " %27s\n" : "\n", "x the floor");
 	for (unsigned arm = 0; arm < group->n_arms; arm++) {
+		if (!strcmp(found->failed[arm], SPR_BENCH_NOT_ASKED))
+			continue;
 		fprintf(out, "  %-34s", group->arms[arm].name);
 		if (found->failed[arm][0]) {
 			fprintf(out, " %s: %s\n",

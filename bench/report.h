@@ -17,6 +17,9 @@ struct spr_bench_found {
 	bool    *left_out;     /* per arm: this machine lacks something, failed says what */
 };
 
+/* Why an arm has no row that --arm did not name: it is not spoken of. */
+#define SPR_BENCH_NOT_ASKED "not asked for"
+
 double spr_bench_value(const struct spr_bench_found *found, unsigned round, unsigned arm,
                        unsigned figure);
 

@@ -1,11 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/*
- * rig.c - start writers, let them go together, read until everything has come, add up. Pairs:
- *
- *   | pair | release side      | acquire side     | carries                    |
- *   | GO   | reader: go = 1    | writers: go      | the plan, all set up       |
- *   | DONE | writer: n_done++  | reader: n_done   | its counts and its records |
- */
+/* rig.c - start writers, let them go together, read until everything has come, add up. */
 #include "bench/rig.h"
 
 #include <errno.h>
@@ -50,6 +44,11 @@ void spr_bench_sleep_us(uint32_t us)
 	const struct timespec t = { us / 1000000, (long)(us % 1000000) * 1000 };
 
 	nanosleep(&t, NULL);
+}
+
+void spr_bench_sleep_exactly(void)
+{
+	prctl(PR_SET_TIMERSLACK, 1L);
 }
 
 double spr_bench_ns_per_tick(void)
@@ -109,7 +108,7 @@ static void writer_run(struct spr_bench_rig *rig, unsigned idx)
 	double cpu, wall;
 	int err;
 
-	prctl(PR_SET_TIMERSLACK, 1L);
+	spr_bench_sleep_exactly();
 	spr_bench_pin(idx, rig->plan->one_cpu);
 	err = rig->plan->carrier->attach(rig, idx);
 	spr_add_relaxed(&rig->n_ready, 1u);
@@ -236,7 +235,6 @@ int spr_bench_rig_run(const struct spr_bench_plan *plan, struct spr_bench_rig **
 	err = plan->carrier->open ? plan->carrier->open(rig) : 0;
 	if (err)
 		return spr_bench_say(err, "%s: open: %s", plan->carrier->name, strerror(-err));
-	prctl(PR_SET_TIMERSLACK, 1L);
 	n = writers_start(rig, pids);
 	if (n < 0)
 		return n;

@@ -105,6 +105,9 @@ double spr_bench_cpu_ns(void);
 /* Nanoseconds of one tick of spr_clock_ticks(), measured once (5 ms) per program. */
 double spr_bench_ns_per_tick(void);
 void   spr_bench_sleep_us(uint32_t us);
+/* Sleeps of this thread end when they should, not up to 50 us later. For readers of our own making:
+ * a collector of the library has the slack that its program has. */
+void   spr_bench_sleep_exactly(void);
 
 /* Floors: a memcpy of each record into a private 1 MiB buffer; that, and out again into another;
  * the clock alone, by the path a stamp takes. */

@@ -14,6 +14,7 @@ static int yards_open(struct spr_bench_rig *rig)
 	char path[PATH_MAX + 32];
 	int err = yards ? 0 : -ENOMEM;
 
+	spr_bench_sleep_exactly();
 	snprintf(rig->address, sizeof(rig->address), "%s/yard-%d", rig->plan->place, getpid());
 	rig->reader = yards;
 	for (unsigned i = 0; i < rig->plan->writers && !err; i++) {
