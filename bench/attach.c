@@ -235,6 +235,7 @@ static const struct spr_bench_claim many_claims[] = {
 	COLLECTOR_US("one after another"), COLLECTOR_US("8 at a time"),
 	COLLECTOR_US("8 at a time, by _exit"),
 	LEFT("one after another"), LEFT("8 at a time"), LEFT("8 at a time, by _exit"),
+	RESIDENT("one after another"), RESIDENT("8 at a time"), RESIDENT("8 at a time, by _exit"),
 };
 
 static const struct spr_bench_group groups[] = {
