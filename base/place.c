@@ -28,7 +28,7 @@
 
 #define SMALLEST_FREE_BYTES (64ull << 20) /* a container's whole /dev/shm: too small */
 #define N_RANDOM            16            /* hex digits in a name */
-#define N_TRIES             16
+#define N_TRIES             2000          /* against sweeps that are quicker; others need one */
 #define NAME_HEAD           "spr-"
 #define PATH_ROOM           4096
 
@@ -451,6 +451,8 @@ int spr_place_create(int place, const char *suffix, char *name, size_t name_room
 		fd = create_nameless(place, name);
 		if (fd < 0 && fd != -EEXIST && fd != -ENOSPC && fd != -EROFS && fd != -EDQUOT)
 			fd = create_named(place, name);
+		if (fd == -EAGAIN)
+			spr_sys(SYS_sched_yield);
 	}
 	if (fd < 0)
 		return spr_fail_sys(fd, "cannot make a file in the private place");

@@ -5,7 +5,11 @@
  * A byte ring with one writer and one reader in a file of its own that both map. The writer keeps
  * its head private and publishes it every 32 records, so a record is neither visible nor safe at
  * once; it knows nothing of threads, forks, sleep, growth, death or hostile bytes. When the ring is
- * full the writer pauses, then yields the CPU; the reader naps when it finds little.
+ * full the writer pauses, then yields the CPU; the reader naps when it finds little. Pairs:
+ *
+ *   | pair      | release side  | acquire side          | carries                     |
+ *   | YARD_HEAD | writer: head  | reader: head          | the records' bytes          |
+ *   | YARD_TAIL | reader: tail  | writer: tail, if full | reads done before overwrite |
  */
 #ifndef SPR_BENCH_YARDSTICK_H
 #define SPR_BENCH_YARDSTICK_H

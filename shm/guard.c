@@ -20,8 +20,8 @@
 
 struct guard {
 	_Atomic uintptr_t at; /* 0: unused */
-	size_t            bytes;
-	_Atomic uint32_t  torn;
+	size_t bytes;
+	_Atomic uint32_t torn;
 };
 static struct guard guards[GUARDS_MAX];
 static struct sigaction before;

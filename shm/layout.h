@@ -45,21 +45,39 @@
  *
  * Memory order. Each ordered access names its pair; tests/tidy.sh checks that both sides exist.
  *
- *   | pair    | release side                    | acquire side                     | carries |
- *   | COMMIT  | writer: committed               | collector: committed             | records, writer_id, ordinal, seq0, pid, tid, lost |
- *   | CONSUME | collector: consumed             | writer: consumed, when short     | reads are done before the place is overwritten |
- *   | CLOSE   | writer: closed, after its next claim | collector: closed, *then* committed | that committed is final |
- *   | FREE    | collector: owner = READY, HOLE  | writer: CAS on owner             | a zeroed descriptor, populated pages |
- *   | CLAIM   | writer: CAS on owner            | collector: owner                 | who it is; nothing else is valid yet |
- *   | INUSE   | writer: or inuse, after CLAIM   | collector: inuse                 | nothing: where to look |
- *   | SLOT    | attach: state                   | collector, attach: state         | pid, time, generation |
- *   | ARM     | collector: or gate, membarrier, load committed | writer: store committed, compiler barrier, load gate | no lost wake-up |
- *   | SEAL    | collector: or gate, membarrier, CAS final | writer: store committed or CAS owner, compiler barrier, load gate | one verdict per record |
- *   | FINAL   | who settles first: CAS final    | the other: the value it finds    | up to where records are delivered |
- *   | SPACE   | writer: waiters, full fence, load consumed | collector: consumed, full fence, exchange waiters | no lost wake-up of a writer short of room |
- *   | BELL    | writer: bell + 1                | collector: bell, before arming   | that a futex wait returns |
- *   | CLOCK   | collector: clock_idx            | attach: clock_idx                | the clock's parameters |
- *   | DEATH   | kernel drops the lock           | collector takes it, then loads committed | a dead writer's last commit (no access of ours) |
+ *   pair       release side                       acquire side
+ *   what it carries
+ *   | COMMIT  | writer: committed                  | collector: committed
+ *             records; and writer_id, ordinal, seq0, pid, tid, lost
+ *   | CONSUME | collector: consumed                | writer: consumed, when short of room
+ *             reads are done before the place is overwritten
+ *   | CLOSE   | writer: closed, after its next claim | collector: closed, and *then* committed
+ *             that committed is final
+ *   | FREE    | collector: owner = READY, HOLE     | writer: CAS on owner
+ *             a zeroed descriptor, populated pages
+ *   | CLAIM   | writer: CAS on owner               | collector: owner, CAS on owner
+ *             who it is; nothing else is valid yet
+ *   | INUSE   | writer: or inuse, after CLAIM      | collector: inuse
+ *             where to look
+ *   | SLOT    | attach: generation, state          | collector, attach: the same
+ *             pid, time; that the generations before are dead
+ *   | ARM     | collector: or gate, membarrier, load committed
+ *             | writer: store committed, compiler barrier, load gate
+ *             no lost wake-up
+ *   | SEAL    | collector: or gate, membarrier, CAS final
+ *             | writer: store committed or CAS owner, compiler barrier, load gate
+ *             one verdict per record
+ *   | FINAL   | who settles first: CAS final       | the other: the value it finds
+ *             up to where records are delivered
+ *   | SPACE   | writer: waiters, full fence, load consumed
+ *             | collector: consumed, full fence, exchange waiters
+ *             no lost wake-up of a writer short of room
+ *   | BELL    | writer: bell + 1                   | collector: bell, before arming
+ *             that a futex wait returns
+ *   | CLOCK   | collector: clock_idx               | attach: clock_idx
+ *             the clock's parameters
+ *   | DEATH   | kernel: drops the lock             | collector: takes it, then loads committed
+ *             a dead writer's last commit (no access of ours)
  *
  *   Hints (ready, low_hole, low_slot, desc_ready, slots_ready, allowance, present) are relaxed and
  *   carry nothing; a wrong one costs time, never a record.
@@ -99,9 +117,11 @@
 /* Locks on bytes far beyond the file: who holds one is alive. */
 #define SPR_RING_LOCK_AT (1ull << 40) /* + slot */
 
-/* gate: what a writer looks at after each commit */
+/* gate: what a writer looks at after each commit; 0: nothing to do. An armed gate carries a count,
+ * so that a writer that rings takes back the arming it has seen and no later one. */
 #define SPR_GATE_ARMED  (1u << 0) /* the collector sleeps or is about to */
 #define SPR_GATE_SEALED (1u << 1)
+#define SPR_GATE_ARMING (1u << 2) /* one step of the count */
 
 /* header.flags */
 #define SPR_RING_UNSTAMPED (1u << 0)
@@ -122,13 +142,14 @@ struct spr_ring_header {
 	uint64_t reserved1;
 
 	/* line 1: read by every record, written rarely */
-	_Alignas(64) _Atomic uint32_t gate; /* collector sets, the writer that rings clears ARMED */
+	_Alignas(64) _Atomic uint32_t gate; /* collector sets, the writer that rings disarms */
 	_Atomic uint32_t bell;      /* futex: writers count up */
 	_Atomic uint32_t present;   /* collector: 1 while one is there to wait for */
-	_Atomic uint32_t allowance; /* collector: class-3 segments a lane may fill before it waits */
+	_Atomic uint32_t
+		allowance; /* collector: class-3 segments a lane may fill before it waits */
 
 	/* line 2: slow paths only */
-	_Alignas(64) _Atomic uint64_t lost_homeless; /* dropped by writers that have no segment */
+	_Alignas(64) _Atomic uint64_t lost_homeless; /* dropped by writers without a segment */
 	_Atomic uint64_t refused;  /* commits and reserves after the seal */
 	_Atomic uint64_t stalls;   /* times a writer waited for room */
 	_Atomic uint64_t faults;   /* populate failures: out of space */
@@ -154,12 +175,13 @@ struct spr_ring_header {
 #define SPR_SLOT_FREE     0u
 #define SPR_SLOT_ATTACHED 1u /* alive while the lock on its byte is held */
 #define SPR_SLOT_UNLOCKED 2u /* could not lock (another root, no descriptor): alive until close */
-#define SPR_SLOT_TAKING   3u /* on its way to UNLOCKED */
+#define SPR_SLOT_TAKING   3u /* on its way to UNLOCKED; killed there, it is gone until close */
 #define SPR_SLOT_LOCKING  4u /* on its way to ATTACHED, the lock is held */
 
 struct spr_ring_slot { /* its process writes it, the collector frees it */
 	_Atomic uint32_t state;
-	_Atomic uint32_t generation; /* + 1 at each attach: tells a segment's owner from a successor */
+	_Atomic uint32_t
+		generation; /* + 1 at each attach: tells a segment's owner from a successor */
 	_Atomic uint32_t pid;        /* as the process sees itself */
 	_Atomic uint32_t reserved0;
 	_Atomic uint64_t attached_ns;
@@ -294,7 +316,8 @@ static inline bool spr_ring_geometry_init(struct spr_ring_geometry *g,
 	at += (uint64_t)n_segments[0] * spr_ring_class_bytes(0);
 	for (uint32_t c = 1; c < SPR_RING_CLASSES; c++) {
 		g->desc_at[c] = at;
-		at = (at + (uint64_t)n_segments[c] * sizeof(struct spr_ring_desc) + 4095) & ~4095ull;
+		at = (at + (uint64_t)n_segments[c] * sizeof(struct spr_ring_desc) + 4095) &
+		     ~4095ull;
 	}
 	for (uint32_t c = 1; c < SPR_RING_CLASSES; c++) {
 		g->seg_at[c] = at;

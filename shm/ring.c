@@ -87,7 +87,7 @@ static int file_extend(struct spr_ring *r)
 void spr_shm_ring_barrier(const struct spr_ring *r)
 {
 	if (r->fence || spr_sys(SYS_membarrier, MEMBARRIER_CMD_GLOBAL_EXPEDITED, 0, 0) < 0)
-		spr_full_fence();
+		spr_full_fence(); /* [ARM] [SEAL] */
 }
 
 /* --- Open ------------------------------------------------------------------------------------ */
@@ -163,7 +163,8 @@ static int first_pages(struct spr_ring *r)
 {
 	struct spr_ring_header *h = r->header;
 	const struct spr_ring_geometry *g = &r->geometry;
-	const uint32_t n_ready = g->n_segments[0] < READY_AT_OPEN ? g->n_segments[0] / 2 : READY_AT_OPEN;
+	const uint32_t n_ready = g->n_segments[0] < READY_AT_OPEN ? g->n_segments[0] / 2
+	                                                          : READY_AT_OPEN;
 	const uint32_t per_page = 4096 / sizeof(struct spr_ring_desc);
 	const uint64_t inuse_bytes = (g->first[SPR_RING_CLASSES] / 8 + 4096) & ~4095ull;
 	int err = spr_shm_populate(r->map + SPR_RING_SLOTS_AT, 4096);
@@ -179,9 +180,12 @@ static int first_pages(struct spr_ring *r)
 	if (err)
 		return spr_fail(err, "%s: no space left for the first pages of a ring", r->path);
 	spr_store_relaxed(&h->slots_ready, 4096 / (uint32_t)sizeof(struct spr_ring_slot));
-	spr_store_relaxed(&h->desc_ready[0], g->n_segments[0] < per_page ? g->n_segments[0] : per_page);
+	spr_store_relaxed(&h->desc_ready[0],
+	                  g->n_segments[0] < per_page ? g->n_segments[0] : per_page);
 	for (uint32_t i = 0; i < n_ready; i++) {
-		spr_store_release(&spr_ring_desc_at(g, r->map, 0, i)->owner, SPR_OWNER_READY); /* [FREE] */
+		struct spr_ring_desc *desc = spr_ring_desc_at(g, r->map, 0, i);
+
+		spr_store_release(&desc->owner, SPR_OWNER_READY); /* [FREE] */
 		r->segs[i].readable = true;
 		r->ready[0][r->n_ready[0]++] = n_ready - 1 - i;
 		spr_store_relaxed(&h->ready[0][i % SPR_RING_HINTS], i + 1);
@@ -242,7 +246,8 @@ static int file_make(struct spr_ring *r, const char *folder, uint64_t capacity)
 	err = path_set(r, path);
 	err = err ? err : owner_keep(r, locked_fd);
 	if (!err) {
-		r->fd = (int)spr_sys(SYS_openat, r->place, r->name, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+		r->fd = (int)spr_sys(SYS_openat, r->place, r->name,
+		                     O_RDWR | O_CLOEXEC | O_NOFOLLOW);
 		err = r->fd < 0 ? spr_fail_sys(r->fd, "%s", r->path) : 0;
 	}
 	spr_sys(SYS_close, locked_fd);
@@ -341,8 +346,10 @@ static int recover_header(struct spr_ring *r)
 /* Take over the file `name` if its owner is dead. */
 static int recover_file(struct spr_ring *r, const char *folder, const char *name)
 {
-	struct flock lock = { .l_type = F_WRLCK, .l_whence = SEEK_SET,
-		              .l_start = (off_t)SPR_PLACE_OWNER_BYTE, .l_len = 1 };
+	struct flock lock = { .l_type = F_WRLCK,
+		              .l_whence = SEEK_SET,
+		              .l_start = (off_t)SPR_PLACE_OWNER_BYTE,
+		              .l_len = 1 };
 	int locked_fd;
 	int err;
 
@@ -426,7 +433,8 @@ int spr_shm_ring_recover(struct spr_ring **out, const char *folder)
 	return err;
 }
 
-/* --- Seal --------------------------------------------------------------------------------------- */
+/* --- Seal ---------------------------------------------------------------------------------------
+ */
 
 static void left_note(struct spr_ring *r, uint32_t pid)
 {
@@ -481,7 +489,7 @@ static void finals_settle(struct spr_ring *r)
 
 			if (!spr_ring_owner_is_owned(owner))
 				continue;
-			committed = spr_load_acquire(&desc->committed); /* [COMMIT] */
+			committed = spr_load_acquire(&desc->committed);       /* [COMMIT] */
 			spr_cas_acq_rel(&desc->final, &final, committed | 1); /* [FINAL] */
 		}
 	}
@@ -499,7 +507,7 @@ int spr_shm_ring_seal(struct spr_ring *r)
 		finals_settle(r);
 		r->sealed = true;
 		r->look_again = true;
-		spr_add_acq_rel(&h->space, 1);
+		spr_add_relaxed(&h->space, 1);
 		spr_sys(SYS_futex, &h->space, FUTEX_WAKE, INT_MAX);
 		spr_add_acq_rel(&h->bell, 1); /* [BELL] */
 		spr_sys(SYS_futex, &h->bell, FUTEX_WAKE, INT_MAX);
@@ -508,7 +516,8 @@ int spr_shm_ring_seal(struct spr_ring *r)
 	return 0;
 }
 
-/* --- Count, close --------------------------------------------------------------------------------- */
+/* --- Count, close
+ * --------------------------------------------------------------------------------- */
 
 void spr_shm_ring_stats(struct spr_ring *r, struct spr_stats *out)
 {
@@ -516,10 +525,11 @@ void spr_shm_ring_stats(struct spr_ring *r, struct spr_stats *out)
 	struct stat st;
 	uint64_t waiting;
 	uint64_t homeless;
-	uint64_t lost = 0;
+	uint64_t bytes;
+	uint64_t lost;
 
 	pthread_mutex_lock(&r->lock);
-	waiting = spr_shm_ring_pending(r, &lost);
+	waiting = spr_shm_ring_pending(r, &bytes, &lost);
 	homeless = spr_load_relaxed(&h->lost_homeless);
 	out->written = r->written_gone + homeless + r->malformed + lost;
 	out->lost = r->lost_gone + homeless + r->malformed + lost;
@@ -537,7 +547,7 @@ void spr_shm_ring_stats(struct spr_ring *r, struct spr_stats *out)
 	else
 		out->pending = waiting;
 	out->refused = spr_load_relaxed(&h->refused);
-	out->written_bytes = r->delivered_bytes;
+	out->written_bytes = r->delivered_bytes + bytes;
 	out->resident_bytes = spr_sys(SYS_fstat, r->fd, &st) < 0 ? 0 : (uint64_t)st.st_blocks * 512;
 	out->stalls = spr_load_relaxed(&h->stalls);
 	out->wakes = r->wakes;

@@ -6,8 +6,8 @@
  * checked against what is held here, privately. One lock covers everything here; what may be
  * called beside it says so.
  *
- *   | RELEASE | spr_shm_range_release(): released, n_released | settle: the same | the reader is done with the bytes |
- *   | DEPART  | spr_shm_range_release(): n_departed           | close, unbind     | the releasing thread is out of here |
+ *   | RELEASE | range_release(): released, n_released | settle: the same | the bytes are read |
+ *   | DEPART  | range_release(): n_departed | close, unbind | the releasing thread is out of here |
  */
 #ifndef SPR_SHM_RING_H
 #define SPR_SHM_RING_H
@@ -21,12 +21,24 @@
 struct spr_ring;
 struct spr_ring_lane;
 
+/* What the last record was like: the next one mostly is the same. */
+struct spr_ring_guess {
+	uint64_t like; /* its header without the sequence */
+	uint64_t room;
+	uint32_t bytes, head_bytes;
+};
+#define SPR_RING_NO_GUESS UINT64_MAX /* has bits set that a good header has not */
+
 /* A run of one lane's records, handed out in one go. */
 struct spr_ring_range {
 	struct spr_ring       *ring;
 	struct spr_ring_range *next;
-	uint64_t from, to, at;   /* positions; at is the cursor */
+	uint64_t from, to;       /* positions */
 	uint64_t seq_from, seq;  /* the sequence at from, at the cursor */
+	uint64_t at;             /* the cursor: the position of `lap`, and in that lap p */
+	const uint8_t *lap, *p, *end;
+	struct spr_ring_guess guess;
+	uint64_t size;           /* of the segment */
 	const uint8_t *base;     /* a position's bytes: base + ((position - origin) & mask) */
 	uint64_t origin, mask;
 	uint8_t *copy;           /* the caller's memory, if it reads instead of looking in place */
@@ -45,8 +57,8 @@ struct spr_ring_taker {
 	void (*unmake)(void *arg, struct spr_ring_range *range);
 	int (*put)(void *arg, struct spr_ring_range *range); /* 0 done, 1 kept, -errno: not taken */
 	int (*gone)(void *arg, uint64_t writer, uint64_t written, uint64_t lost);
-	/* NULL: in place. Else read n bytes at `at` of the file into range->copy (which make gave room
-	 * for a whole segment). */
+	/* NULL: in place. Else read n bytes at `at` of the file into range->copy (which make gave
+	 * room for a whole segment). */
 	int (*read)(void *arg, struct spr_ring_range *range, size_t into, size_t n, uint64_t at);
 };
 
@@ -139,7 +151,9 @@ struct spr_ring {
 	uint32_t n_writers;
 	/* tending */
 	uint64_t probe_due_ns, activity, activity_seen;
+	uint64_t deaths, orphans_due_ns;
 	uint32_t n_pidfds, n_unwatched;
+	uint32_t arming; /* counts up in the gate's high bits */
 	uint32_t *ready[SPR_RING_CLASSES];
 	uint32_t  n_ready[SPR_RING_CLASSES];
 	uint32_t  low_hole_ahead;
@@ -168,10 +182,11 @@ bool spr_shm_ring_alive(struct spr_ring *r, uint32_t slot_idx);
 void spr_shm_ring_barrier(const struct spr_ring *r);
 /* ring_drain.c */
 int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, uint64_t *n_records);
+bool spr_shm_ring_owner_dead(const struct spr_ring *r, uint64_t owner);
 bool spr_shm_ring_anything(struct spr_ring *r);
 bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen);
 void spr_shm_ring_disarm(struct spr_ring *r);
-uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *lost);
+uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *bytes, uint64_t *lost);
 int spr_shm_range_next(struct spr_ring_range *range, struct spr_record *rec);
 void spr_shm_range_rewind(struct spr_ring_range *range);
 /* T: any. wake (may be NULL) is called between the release and the point from which the ring may be
@@ -179,7 +194,7 @@ void spr_shm_range_rewind(struct spr_ring_range *range);
 void spr_shm_range_release(struct spr_ring_range *range, void (*wake)(void *arg), void *arg);
 bool spr_shm_ring_kept(struct spr_ring *r); /* somebody still has a range */
 /* ring_segment.c */
-void spr_shm_ring_segment_free(struct spr_ring *r, uint32_t segment);
+void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment);
 void spr_shm_ring_settle(struct spr_ring *r, const struct spr_ring_taker *taker);
 void spr_shm_ring_keep(struct spr_ring *r, struct spr_ring_range *range);
 void spr_shm_ring_publish(struct spr_ring *r, uint32_t segment, uint64_t upto, uint64_t seq);

@@ -15,69 +15,99 @@
 #include "base/sys.h"
 #include "shm/ring.h"
 
-/* --- Ranges ------------------------------------------------------------------------------------- */
+/* --- Ranges -------------------------------------------------------------------------------------
+ */
 
 static const uint8_t *range_bytes(const struct spr_ring_range *range, uint64_t position)
 {
 	return range->base + ((position - range->origin) & range->mask);
 }
 
-/* The record or pad at the cursor: its header and room. false: nonsense. A copy of the header is
- * what is checked and used; the writer could change the original under us. */
-static bool range_header(const struct spr_ring_range *range, uint64_t size, uint32_t bytes_max,
-                         uint64_t *header, uint64_t *room)
+/*
+ * Both walks over a range go by the guess that a record is like the one before it: same length,
+ * kind and flags. Then nothing needs decoding, and, more to the point, the place of the next record
+ * does not wait for this one's header: the CPU runs ahead of its loads. The guess is safe against a
+ * writer that changes its bytes under us: a header is loaded once, and one that equals the last
+ * good one in all but the sequence passes the checks that one has passed.
+ */
+static bool guess_decode(struct spr_ring_guess *guess, uint64_t header, uint32_t bytes_max)
 {
-	const uint64_t lap_left = size - (range->at & (size - 1));
-	const uint64_t left = range->to - range->at;
-
-	memcpy(header, range_bytes(range, range->at), 8);
-	if (*header & SPR_REC_PAD) {
-		*room = lap_left;
-		return lap_left <= left;
-	}
-	*room = spr_rec_room(*header);
-	return !(*header & SPR_REC_ZERO) && spr_rec_bytes(*header) <= bytes_max &&
-	       *room <= lap_left && *room <= left;
+	if (header & (SPR_REC_PAD | SPR_REC_ZERO) || spr_rec_bytes(header) > bytes_max)
+		return false;
+	guess->like = header << SPR_REC_SEQ_BITS;
+	guess->room = spr_rec_room(header);
+	guess->bytes = spr_rec_bytes(header);
+	guess->head_bytes = spr_rec_head_bytes(header);
+	return true;
 }
 
-static uint64_t segment_size(const struct spr_ring *r, uint32_t segment)
+/* The rest of the lap that position `at` is in, as far as the range goes. */
+static uint64_t lap_rest(const struct spr_ring_range *range, uint64_t at)
 {
-	return spr_ring_class_bytes(spr_ring_class_of(&r->geometry, segment));
+	const uint64_t lap_left = range->size - (at & (range->size - 1));
+
+	return lap_left < range->to - at ? lap_left : range->to - at;
+}
+
+/* A pad is good if it fills the lap that its range goes on beyond. */
+static bool pad_fits(const struct spr_ring_range *range, uint64_t header, uint64_t at)
+{
+	return (header & SPR_REC_PAD) && range->size - (at & (range->size - 1)) <= range->to - at;
 }
 
 int spr_shm_range_next(struct spr_ring_range *range, struct spr_record *rec)
 {
-	const uint64_t size = segment_size(range->ring, range->segment);
-	uint64_t header, room;
-	const uint8_t *at;
+	struct spr_ring_guess *guess = &range->guess;
+	const uint8_t *p = range->p;
+	const uint8_t *next;
+	uint64_t header, seq;
 
-	do {
+	while (spr_unlikely(p >= range->end)) { /* the next lap */
+		range->at += (uint64_t)(range->end - range->lap);
 		if (range->at >= range->to)
 			return 0;
-		if (!range_header(range, size, range->ring->record_bytes_max, &header, &room)) {
+		p = range->p = range->lap = range_bytes(range, range->at);
+		range->end = p + lap_rest(range, range->at);
+	}
+	for (;;) {
+		next = p + guess->room;
+		__asm__ volatile("" : "+r"(next)); /* known before the header is */
+		memcpy(&header, p, 8);
+		if (spr_likely(header << SPR_REC_SEQ_BITS == guess->like && next <= range->end))
+			break;
+		if (pad_fits(range, header, range->at + (uint64_t)(p - range->lap))) {
+			range->p = range->end;
+			return spr_shm_range_next(range, rec);
+		}
+		if (!guess_decode(guess, header, range->ring->record_bytes_max) ||
+		    guess->room > (uint64_t)(range->end - p)) {
+			guess->like = SPR_RING_NO_GUESS;
+			range->p = range->end;
 			range->at = range->to;
+			range->lap = range->end;
 			return -EPROTO;
 		}
-		at = range_bytes(range, range->at);
-		range->at += room;
-	} while (header & SPR_REC_PAD);
-	range->seq += ((header >> 40) - range->seq) & SPR_REC_SEQ_MASK;
-	*rec = (struct spr_record){ .bytes = spr_rec_bytes(header), .kind = spr_rec_kind(header),
-		                    .seq = range->seq++, .writer = range->writer,
-		                    .pid = range->pid, .tid = range->tid };
-	at += 8;
-	if (header & SPR_REC_STAMPED) {
-		memcpy(&rec->time_ns, at, 8);
-		at += 8;
 	}
-	if (header & SPR_REC_ABOUT) {
-		memcpy(&rec->pid, at, 4);
-		memcpy(&rec->tid, at + 4, 4);
-		at += 8;
+	range->p = next;
+	seq = range->seq + (((header >> 40) - range->seq) & SPR_REC_SEQ_MASK);
+	range->seq = seq + 1;
+	rec->data = p + guess->head_bytes;
+	rec->bytes = guess->bytes;
+	rec->kind = spr_rec_kind(header);
+	rec->flags = range->pid ? SPR_HAS_ID : 0;
+	rec->time_ns = 0;
+	rec->seq = seq;
+	rec->writer = range->writer;
+	rec->pid = range->pid;
+	rec->tid = range->tid;
+	rec->reserved[0] = rec->reserved[1] = 0;
+	if (header & SPR_REC_STAMPED)
+		memcpy(&rec->time_ns, p + 8, 8);
+	if (spr_unlikely((header & SPR_REC_ABOUT) != 0)) {
+		memcpy(&rec->pid, p + guess->head_bytes - 8, 4);
+		memcpy(&rec->tid, p + guess->head_bytes - 4, 4);
+		rec->flags = SPR_HAS_ID;
 	}
-	if (rec->pid)
-		rec->flags |= SPR_HAS_ID;
-	rec->data = at;
 	return 1;
 }
 
@@ -85,6 +115,8 @@ void spr_shm_range_rewind(struct spr_ring_range *range)
 {
 	range->at = range->from;
 	range->seq = range->seq_from;
+	range->p = range->end = range->lap = range->base;
+	range->guess = (struct spr_ring_guess){ .like = SPR_RING_NO_GUESS };
 }
 
 void spr_shm_range_release(struct spr_ring_range *range, void (*wake)(void *arg), void *arg)
@@ -100,39 +132,88 @@ void spr_shm_range_release(struct spr_ring_range *range, void (*wake)(void *arg)
 	spr_add_acq_rel(&r->n_departed, 1); /* [DEPART] nothing of the ring is touched after this */
 }
 
-/* Walk the records between at and to, from sequence `seq`; lost_most: how far jumps may be losses
+struct check {
+	uint64_t seq, gaps, lost_most, n_records, n_bytes;
+};
+
+/* The records of one lap, p to end. Where the walk stopped; *bad if that is not the end. */
+static const uint8_t *lap_check(const struct spr_ring_range *range, uint32_t bytes_max,
+                                const uint8_t *p, const uint8_t *end, struct check *c, bool *bad)
+{
+	struct spr_ring_guess guess = { .like = SPR_RING_NO_GUESS };
+	const uint8_t *const start = p;
+	uint64_t seq = c->seq;
+	uint64_t n = 0;
+
+	while (p < end) {
+		const uint8_t *next = p + guess.room;
+		uint64_t header;
+
+		__asm__ volatile("" : "+r"(next)); /* known before the header is */
+		memcpy(&header, p, 8);
+		if (spr_unlikely(header << SPR_REC_SEQ_BITS != guess.like)) {
+			if (pad_fits(range, header, range->at + (uint64_t)(p - start))) {
+				p = end;
+				break;
+			}
+			*bad = !guess_decode(&guess, header, bytes_max);
+			if (*bad)
+				break;
+			next = p + guess.room;
+		}
+		*bad = next > end;
+		if (spr_unlikely(*bad))
+			break;
+		if (spr_unlikely(header >> 40 != (seq & SPR_REC_SEQ_MASK))) {
+			uint64_t gap = ((header >> 40) - seq) & SPR_REC_SEQ_MASK;
+
+			/* More than 2^24 lost in a row: the counter has the high bits. */
+			if (c->lost_most > c->gaps + gap)
+				gap += (c->lost_most - c->gaps - gap) & ~SPR_REC_SEQ_MASK;
+			c->gaps += gap;
+			seq += gap;
+		}
+		seq++;
+		n++;
+		c->n_bytes += guess.bytes;
+		p = next;
+	}
+	c->seq = seq;
+	c->n_records += n;
+	return p;
+}
+
+/* Walk the records between from and to, from sequence `seq`; lost_most: how far jumps may be losses
  * that the lane counted. Leaves `to` behind the last sound record. */
 static uint64_t range_check(const struct spr_ring *r, struct spr_ring_range *range, uint64_t seq,
                             uint64_t lost_most)
 {
-	const uint64_t size = segment_size(r, range->segment);
-	uint64_t gaps = 0;
-	uint64_t header, room;
+	struct check c = { .seq = seq, .lost_most = lost_most };
+	bool bad = false;
 
-	range->n_records = range->n_bytes = 0;
 	range->at = range->from;
 	range->seq_from = seq;
-	while (range->at < range->to &&
-	       range_header(range, size, r->record_bytes_max, &header, &room)) {
-		if (!(header & SPR_REC_PAD)) {
-			uint64_t gap = ((header >> 40) - seq) & SPR_REC_SEQ_MASK;
+	while (range->at < range->to && !bad) {
+		const uint8_t *p = range_bytes(range, range->at);
 
-			/* More than 2^24 lost in a row: the counter has the high bits. */
-			if (gap && lost_most > gaps + gap)
-				gap += (lost_most - gaps - gap) & ~SPR_REC_SEQ_MASK;
-			gaps += gap;
-			seq += gap + 1;
-			range->n_records++;
-			range->n_bytes += spr_rec_bytes(header);
-		}
-		range->at += room;
+		range->at += (uint64_t)(lap_check(range, r->record_bytes_max, p,
+		                                  p + lap_rest(range, range->at), &c, &bad) -
+		                        p);
 	}
 	range->to = range->at;
-	range->seq = seq;
-	return gaps;
+	range->seq = c.seq;
+	range->n_records = c.n_records;
+	range->n_bytes = c.n_bytes;
+	return c.gaps;
 }
 
-/* --- Lanes -------------------------------------------------------------------------------------- */
+static uint64_t segment_size(const struct spr_ring *r, uint32_t segment)
+{
+	return spr_ring_class_bytes(spr_ring_class_of(&r->geometry, segment));
+}
+
+/* --- Lanes --------------------------------------------------------------------------------------
+ */
 
 static uint32_t lane_hash(const struct spr_ring *r, uint64_t owner, uint64_t writer_id)
 {
@@ -227,7 +308,8 @@ static void lane_work(struct spr_ring *r, struct spr_ring_lane *lane)
 	r->work = lane;
 }
 
-/* --- Looking ------------------------------------------------------------------------------------- */
+/* --- Looking -------------------------------------------------------------------------------------
+ */
 
 static void segment_bad(struct spr_ring *r, uint32_t segment)
 {
@@ -235,7 +317,7 @@ static void segment_bad(struct spr_ring *r, uint32_t segment)
 	r->malformed++;
 }
 
-static bool owner_dead(const struct spr_ring *r, uint64_t owner)
+bool spr_shm_ring_owner_dead(const struct spr_ring *r, uint64_t owner)
 {
 	const struct spr_ring_slot_seen *seen = &r->slots[spr_ring_owner_slot(owner)];
 
@@ -281,11 +363,36 @@ static uint64_t segment_upto(struct spr_ring *r, struct spr_ring_desc *desc, uin
 
 	if (!r->sealed)
 		return committed;
-	final = spr_load_acquire(&desc->final); /* [FINAL] */
+	final = spr_load_acquire(&desc->final);                             /* [FINAL] */
 	if (!final && spr_cas_acq_rel(&desc->final, &final, committed | 1)) /* [FINAL] */
 		return committed;
 	final &= ~1ull;
 	return final < committed ? final : committed;
+}
+
+/* Nothing has been committed into it. true: go on with it as with any other, its owner has closed it,
+ * and that vouches for its identity: its lane counts it and what it lost. */
+static bool segment_empty(struct spr_ring *r, uint32_t segment, struct spr_ring_desc *desc)
+{
+	struct spr_ring_seg *seg = &r->segs[segment];
+	struct spr_ring_lane *lane;
+
+	if (seg->closed && (!seg->dead || spr_load_acquire(&desc->closed)) && /* [CLOSE] */
+	    spr_load_relaxed(&desc->ordinal))
+		return true;
+	if (seg->closed) {
+		const uint64_t lost = spr_load_relaxed(&desc->lost);
+
+		r->written_gone += lost;
+		r->lost_gone += lost;
+		spr_shm_ring_segment_recycle(r, segment);
+		return false;
+	}
+	/* Its lane lives, if the identity is there already; if not, nothing is lost by not knowing. */
+	lane = lane_find(r, seg->owner, spr_load_relaxed(&desc->writer_id));
+	if (lane)
+		lane->idle_pass = r->pass;
+	return false;
 }
 
 static void segment_look(struct spr_ring *r, uint32_t segment)
@@ -303,13 +410,13 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 		if (r->recovered)
 			seg->taken = spr_load_relaxed(&desc->consumed);
 	}
-	seg->dead = owner_dead(r, seg->owner);
+	seg->dead = spr_shm_ring_owner_dead(r, seg->owner);
 	seg->closed = seg->dead || spr_load_acquire(&desc->closed); /* [CLOSE] */
-	committed = spr_load_acquire(&desc->committed); /* [COMMIT] after CLOSE, or the tail is lost */
+	committed = spr_load_acquire(&desc->committed); /* [COMMIT] after CLOSE, never before */
 	seg->finished = seg->closed || r->sealed;
 	if (seg->bad || seg->drained) {
 		if (seg->closed && !seg->first && (seg->drained || seg->dead))
-			spr_shm_ring_segment_free(r, segment);
+			spr_shm_ring_segment_recycle(r, segment);
 		return;
 	}
 	seg->upto = segment_upto(r, desc, committed);
@@ -319,11 +426,8 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 			segment_bad(r, segment);
 		return;
 	}
-	if (!committed) {
-		if (seg->closed)
-			spr_shm_ring_segment_free(r, segment);
+	if (!committed && !segment_empty(r, segment, desc))
 		return;
-	}
 	if (!seg->lane)
 		segment_identify(r, segment, desc);
 	if (seg->lane && (seg->upto > seg->taken || seg->finished))
@@ -331,8 +435,8 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 }
 
 /* Calls each for every segment whose bit is set, until it says stop. */
-static bool inuse_each(struct spr_ring *r, bool (*each)(struct spr_ring *r, uint32_t segment,
-                                                        void *arg), void *arg)
+static bool inuse_each(struct spr_ring *r,
+                       bool (*each)(struct spr_ring *r, uint32_t segment, void *arg), void *arg)
 {
 	const uint32_t n = r->geometry.first[SPR_RING_CLASSES];
 
@@ -357,7 +461,8 @@ static bool look_each(struct spr_ring *r, uint32_t segment, void *arg)
 	return false;
 }
 
-/* --- Draining ------------------------------------------------------------------------------------- */
+/* --- Draining
+ * ------------------------------------------------------------------------------------- */
 
 static int range_fill(struct spr_ring *r, struct spr_ring_range *range, uint32_t segment,
                       const struct spr_ring_taker *taker)
@@ -365,7 +470,8 @@ static int range_fill(struct spr_ring *r, struct spr_ring_range *range, uint32_t
 	const uint32_t cls = spr_ring_class_of(&r->geometry, segment);
 	const struct spr_ring_seg *seg = &r->segs[segment];
 	const uint64_t size = spr_ring_class_bytes(cls);
-	uint8_t *at = spr_ring_segment_at(&r->geometry, r->map, cls, segment - r->geometry.first[cls]);
+	uint8_t *at = spr_ring_segment_at(&r->geometry, r->map, cls,
+	                                  segment - r->geometry.first[cls]);
 	const uint64_t place = seg->taken & (size - 1);
 	const uint64_t n = seg->upto - seg->taken;
 	const uint64_t first = n < size - place ? n : size - place;
@@ -373,6 +479,7 @@ static int range_fill(struct spr_ring *r, struct spr_ring_range *range, uint32_t
 
 	range->ring = r;
 	range->segment = segment;
+	range->size = size;
 	range->from = seg->taken;
 	range->to = seg->upto;
 	range->writer = seg->lane->id;
@@ -403,8 +510,9 @@ static void range_skip_first(struct spr_ring_range *range)
 	if (spr_shm_range_next(range, &rec) != 1)
 		return;
 	range->n_records--;
-	range->from = range->at;
+	range->from = range->at + (uint64_t)(range->p - range->lap);
 	range->seq_from = range->seq;
+	spr_shm_range_rewind(range);
 }
 
 /* A range has been put: room is given back now, or in its turn. */
@@ -485,8 +593,8 @@ static void lane_enter(struct spr_ring *r, struct spr_ring_lane *lane, uint32_t 
 		lane->begun = true;
 		lane->next_seq = lane->base_seq = seg->seq0;
 		if (r->recovered && seg->taken)
-			lane->next_seq = lane->base_seq =
-				spr_load_relaxed(&spr_shm_ring_desc(r, segment)->seq_taken);
+			lane->next_seq = lane->base_seq = spr_load_relaxed(
+				&spr_shm_ring_desc(r, segment)->seq_taken);
 	} else if (seg->taken == 0 && !seg->gaps && lane->next_ordinal == seg->ordinal) {
 		if (lane->resync)
 			lane->base_seq += seg->seq0 - lane->next_seq;
@@ -516,7 +624,7 @@ static void lane_pop(struct spr_ring *r, struct spr_ring_lane *lane)
 	seg->drained = true;
 	seg->lane = NULL;
 	if (!seg->first && seg->closed)
-		spr_shm_ring_segment_free(r, segment);
+		spr_shm_ring_segment_recycle(r, segment);
 }
 
 static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
@@ -563,8 +671,8 @@ static int lanes_end(struct spr_ring *r, const struct spr_ring_taker *taker)
 			lane->ending = false;
 		} else if (!err && (r->sealed || r->pass - lane->idle_pass >= 2)) {
 			if (taker->gone)
-				err = taker->gone(taker->arg, lane->id, lane->next_seq - lane->base_seq,
-				                  lane->lost);
+				err = taker->gone(taker->arg, lane->id,
+				                  lane->next_seq - lane->base_seq, lane->lost);
 			lane_remove(r, lane);
 		} else {
 			lane->end_next = left;
@@ -625,10 +733,11 @@ int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, u
 	return err;
 }
 
-/* --- Pending, arming --------------------------------------------------------------------------------- */
+/* --- Pending, arming
+ * --------------------------------------------------------------------------------- */
 
 struct pending {
-	uint64_t records, lost;
+	uint64_t records, bytes, lost;
 };
 
 static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
@@ -640,9 +749,10 @@ static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
 	const uint64_t size = spr_ring_class_bytes(cls);
 	const uint64_t committed = spr_load_acquire(&desc->committed); /* [COMMIT] */
 	const uint64_t lost = spr_load_relaxed(&desc->lost);
-	struct spr_ring_range range = { .segment = segment, .mask = size - 1 };
+	struct spr_ring_range range = { .segment = segment, .size = size, .mask = size - 1 };
 
-	if (seg->bad || seg->drained || !spr_ring_owner_is_owned(spr_load_acquire(&desc->owner))) /* [CLAIM] */
+	if (seg->bad || seg->drained ||
+	    !spr_ring_owner_is_owned(spr_load_acquire(&desc->owner))) /* [CLAIM] */
 		return false;
 	if (lost > seg->gaps)
 		sum->lost += lost - seg->gaps;
@@ -653,18 +763,21 @@ static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
 	if (range.to % 8 || range.to <= range.from || range.to - range.from > size ||
 	    !spr_shm_ring_readable(r, segment))
 		return false;
-	range.base = spr_ring_segment_at(&r->geometry, r->map, cls, segment - r->geometry.first[cls]);
+	range.base = spr_ring_segment_at(&r->geometry, r->map, cls,
+	                                 segment - r->geometry.first[cls]);
 	range_check(r, &range, 0, 0);
 	sum->records += range.n_records;
+	sum->bytes += range.n_bytes;
 	return false;
 }
 
-/* Records committed and not handed out; in *lost the losses not accounted for yet. */
-uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *lost)
+/* Records committed and not handed out, their bytes, and the losses not accounted for yet. */
+uint64_t spr_shm_ring_pending(struct spr_ring *r, uint64_t *bytes, uint64_t *lost)
 {
-	struct pending sum = { 0, 0 };
+	struct pending sum = { 0, 0, 0 };
 
 	inuse_each(r, pending_each, &sum);
+	*bytes = sum.bytes;
 	*lost = sum.lost;
 	return sum.records;
 }
@@ -678,13 +791,20 @@ static bool anything_each(struct spr_ring *r, uint32_t segment, void *arg)
 	if (seg->bad || seg->drained)
 		return false;
 	return spr_load_acquire(&desc->committed) != seg->taken || /* [COMMIT] [ARM] */
-	       spr_load_acquire(&desc->closed); /* [CLOSE] */
+	       spr_load_acquire(&desc->closed);                    /* [CLOSE] */
 }
 
 bool spr_shm_ring_anything(struct spr_ring *r)
 {
-	return r->look_again || r->release_seen != spr_load_acquire(&r->n_released) || /* [RELEASE] */
+	return r->look_again ||
+	       r->release_seen != spr_load_acquire(&r->n_released) || /* [RELEASE] */
 	       (r->sealed && !r->sealed_drained) || inuse_each(r, anything_each, NULL);
+}
+
+void spr_shm_ring_disarm(struct spr_ring *r)
+{
+	if (spr_load_relaxed(&r->header->gate) & ~SPR_GATE_SEALED)
+		spr_and_acq_rel(&r->header->gate, SPR_GATE_SEALED); /* [ARM] */
 }
 
 /* Set the gate, make the fence that the writers do not pay, look once more. */
@@ -695,7 +815,9 @@ bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen)
 
 	pthread_mutex_lock(&r->lock);
 	*bell_seen = spr_load_acquire(&h->bell); /* [BELL] */
-	spr_or_acq_rel(&h->gate, SPR_GATE_ARMED); /* [ARM] */
+	spr_shm_ring_disarm(r);
+	r->arming += SPR_GATE_ARMING;
+	spr_or_acq_rel(&h->gate, SPR_GATE_ARMED | r->arming); /* [ARM] */
 	spr_shm_ring_barrier(r);
 	found = spr_shm_ring_anything(r);
 	if (found)
@@ -704,10 +826,4 @@ bool spr_shm_ring_arm(struct spr_ring *r, uint32_t *bell_seen)
 		r->wakes++;
 	pthread_mutex_unlock(&r->lock);
 	return found;
-}
-
-void spr_shm_ring_disarm(struct spr_ring *r)
-{
-	if (spr_load_relaxed(&r->header->gate) & SPR_GATE_ARMED)
-		spr_and_acq_rel(&r->header->gate, ~SPR_GATE_ARMED); /* [ARM] */
 }

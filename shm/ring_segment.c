@@ -19,9 +19,10 @@ bool spr_shm_ring_readable(struct spr_ring *r, uint32_t segment)
 	struct spr_ring_seg *seg = &r->segs[segment];
 
 	if (!seg->readable)
-		seg->readable = spr_shm_populate(spr_ring_segment_at(&r->geometry, r->map, cls,
-		                                                     segment - r->geometry.first[cls]),
-		                                 spr_ring_class_bytes(cls)) == 0;
+		seg->readable = spr_shm_populate(
+					spr_ring_segment_at(&r->geometry, r->map, cls,
+		                                            segment - r->geometry.first[cls]),
+					spr_ring_class_bytes(cls)) == 0;
 	return seg->readable;
 }
 
@@ -43,8 +44,9 @@ static void hint_put(struct spr_ring *r, uint32_t cls, uint32_t idx)
 		const uint32_t hint = spr_load_relaxed(&hints[i]);
 
 		if (hint && hint <= r->geometry.n_segments[cls] &&
-		    spr_load_relaxed(&spr_ring_desc_at(&r->geometry, r->map, cls, hint - 1)->owner) ==
-			    SPR_OWNER_READY)
+		    spr_load_relaxed(
+			    &spr_ring_desc_at(&r->geometry, r->map, cls, hint - 1)->owner) ==
+		            SPR_OWNER_READY)
 			continue;
 		spr_store_relaxed(&hints[i], idx + 1);
 		return;
@@ -53,7 +55,7 @@ static void hint_put(struct spr_ring *r, uint32_t cls, uint32_t idx)
 
 /* All of it has been read and nobody will write to it. One whose dead owner never committed may
  * never have been populated: that one is a hole again. */
-void spr_shm_ring_segment_free(struct spr_ring *r, uint32_t segment)
+void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment)
 {
 	const uint32_t cls = spr_ring_class_of(&r->geometry, segment);
 	const uint32_t idx = segment - r->geometry.first[cls];
@@ -77,7 +79,7 @@ void spr_shm_ring_segment_free(struct spr_ring *r, uint32_t segment)
 	memset(seg, 0, sizeof(*seg));
 	seg->readable = readable;
 	/* The bit goes before the owner word: whoever claims sets it after its claim. */
-	spr_and_acq_rel(spr_ring_inuse_word(r->map, segment), ~bit); /* [INUSE] */
+	spr_and_acq_rel(spr_ring_inuse_word(r->map, segment), ~bit);              /* [INUSE] */
 	spr_store_release(&desc->owner, hole ? SPR_OWNER_HOLE : SPR_OWNER_READY); /* [FREE] */
 	r->activity++;
 	if (hole) {
@@ -132,7 +134,7 @@ static void settle_segment(struct spr_ring *r, uint32_t segment, const struct sp
 	if (upto)
 		spr_shm_ring_publish(r, segment, upto, seq);
 	if (!range && seg->drained && seg->closed)
-		spr_shm_ring_segment_free(r, segment);
+		spr_shm_ring_segment_recycle(r, segment);
 }
 
 /* Ranges come back in any order; room is published in the order it was taken. */

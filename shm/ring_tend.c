@@ -13,21 +13,25 @@
 #include "shm/populate.h"
 #include "shm/ring.h"
 
-#define PROBE_LEAST_NS  5000000ull /* between two looks at who is alive */
-#define PROBE_EACH_NS   30000ull   /* and so much more per process: about one percent of a CPU */
-#define CONFINED_NS     1000000ull /* who cannot ring is looked after so often */
-#define PUNCH_KEEP      (4ull << 20)
-#define PUNCH_SLICE     (4ull << 20)
-#define READY_FEW       8u
-#define READY_ENOUGH    16u
-#define PIDFDS_MAX      512u
+#define PROBE_LEAST_NS 5000000ull   /* between two looks at who is alive */
+#define PROBE_EACH_NS  30000ull     /* and so much more per process: about one percent of a CPU */
+#define CONFINED_NS    1000000ull   /* who cannot ring is looked after so often */
+#define ORPHANS_NS     500000000ull /* all descriptors are looked at no more often */
+#define PUNCH_KEEP     (4ull << 20)
+#define PUNCH_SLICE    (4ull << 20)
+#define READY_FEW      8u
+#define READY_ENOUGH   16u
+#define PIDFDS_MAX     512u
 
-/* --- Who is alive ---------------------------------------------------------------------------------- */
+/* --- Who is alive
+ * ---------------------------------------------------------------------------------- */
 
 static long slot_lock(struct spr_ring *r, int cmd, uint32_t slot_idx, short type)
 {
-	struct flock lock = { .l_type = type, .l_whence = SEEK_SET,
-		              .l_start = (off_t)(SPR_RING_LOCK_AT + slot_idx), .l_len = 1 };
+	struct flock lock = { .l_type = type,
+		              .l_whence = SEEK_SET,
+		              .l_start = (off_t)(SPR_RING_LOCK_AT + slot_idx),
+		              .l_len = 1 };
 	const long ret = spr_sys(SYS_fcntl, r->fd, cmd, &lock);
 
 	return ret < 0 ? ret : lock.l_type;
@@ -39,7 +43,8 @@ bool spr_shm_ring_alive(struct spr_ring *r, uint32_t slot_idx)
 	return slot_lock(r, F_OFD_GETLK, slot_idx, F_WRLCK) != F_UNLCK;
 }
 
-static void pidfd_drop(struct spr_ring *r, uint32_t slot_idx, const struct spr_ring_watcher *watcher)
+static void pidfd_drop(struct spr_ring *r, uint32_t slot_idx,
+                       const struct spr_ring_watcher *watcher)
 {
 	struct spr_ring_slot_seen *seen = &r->slots[slot_idx];
 
@@ -63,6 +68,7 @@ static void slot_dead(struct spr_ring *r, uint32_t slot_idx, uint32_t generation
 	seen->any_dead = true;
 	r->look_again = true;
 	r->activity++;
+	r->deaths++;
 }
 
 /* Free the slot of a process that is gone: only while holding its byte, so that nobody who is just
@@ -85,6 +91,35 @@ static void slot_reap(struct spr_ring *r, uint32_t slot_idx, const struct spr_ri
 	pidfd_drop(r, slot_idx, watcher);
 }
 
+/* A process killed between its claim and the bit in inuse left a segment that no pass will look at,
+ * and that holds nothing. Found by its owner word, after the owner is known to be dead; taken by a
+ * CAS, for what is read of a living owner may be out of date. */
+static void orphans_recycle(struct spr_ring *r)
+{
+	for (uint32_t c = 0; c < SPR_RING_CLASSES; c++) {
+		uint32_t n = spr_load_relaxed(&r->header->desc_ready[c]);
+
+		if (n > r->geometry.n_segments[c])
+			n = r->geometry.n_segments[c];
+		for (uint32_t i = 0; i < n; i++) {
+			const uint32_t segment = r->geometry.first[c] + i;
+			struct spr_ring_desc *desc = spr_ring_desc_at(&r->geometry, r->map, c, i);
+			const _Atomic uint64_t *inuse = spr_ring_inuse_word(r->map, segment);
+			const uint64_t bit = (uint64_t)1 << segment % 64;
+			uint64_t owner = spr_load_acquire(&desc->owner); /* [CLAIM] */
+
+			if (!spr_ring_owner_is_owned(owner) || !spr_shm_ring_owner_dead(r, owner))
+				continue;
+			if (spr_load_acquire(inuse) & bit) /* [INUSE] */
+				continue;
+			if (spr_cas_acq_rel(&desc->owner, &owner, SPR_OWNER_COLLECTOR)) { /* [CLAIM] */
+				r->segs[segment].dead = true;
+				spr_shm_ring_segment_recycle(r, segment);
+			}
+		}
+	}
+}
+
 /* Number of processes attached. */
 static uint32_t slots_probe(struct spr_ring *r, const struct spr_ring_watcher *watcher)
 {
@@ -95,8 +130,8 @@ static uint32_t slots_probe(struct spr_ring *r, const struct spr_ring_watcher *w
 		n = SPR_RING_SLOTS;
 	for (uint32_t i = 0; i < n; i++) {
 		struct spr_ring_slot *slot = spr_ring_slot_at(r->map, i);
-		const uint32_t state = spr_load_acquire(&slot->state); /* [SLOT] */
-		const uint32_t generation = spr_load_relaxed(&slot->generation);
+		const uint32_t state = spr_load_acquire(&slot->state);           /* [SLOT] */
+		const uint32_t generation = spr_load_acquire(&slot->generation); /* [SLOT] */
 
 		/* Whoever took the slot held the lock: the ones before are dead. */
 		if (generation > 1)
@@ -123,7 +158,8 @@ void spr_shm_ring_watch_all(struct spr_ring *r, const struct spr_ring_watcher *w
 		struct spr_ring_slot *slot = spr_ring_slot_at(r->map, i);
 		long fd;
 
-		if (r->slots[i].pidfd || spr_load_acquire(&slot->state) != SPR_SLOT_ATTACHED) /* [SLOT] */
+		if (r->slots[i].pidfd ||
+		    spr_load_acquire(&slot->state) != SPR_SLOT_ATTACHED) /* [SLOT] */
 			continue;
 		fd = spr_sys(SYS_pidfd_open, spr_load_relaxed(&slot->pid), 0);
 		if (fd == -ESRCH && !spr_shm_ring_alive(r, i))
@@ -162,7 +198,8 @@ void spr_shm_ring_unwatch_all(struct spr_ring *r, const struct spr_ring_watcher 
 	pthread_mutex_unlock(&r->lock);
 }
 
-/* --- Ready ahead ------------------------------------------------------------------------------------- */
+/* --- Ready ahead
+ * ------------------------------------------------------------------------------------- */
 
 /* Make a first segment of a hole. false: not a hole, or no room. */
 static bool hole_fill(struct spr_ring *r, uint32_t idx)
@@ -192,7 +229,8 @@ static void ready_ahead(struct spr_ring *r)
 		const uint32_t hint = spr_load_relaxed(&hints[i]);
 
 		n_ready += hint && hint <= n &&
-		           spr_load_relaxed(&spr_ring_desc_at(&r->geometry, r->map, 0, hint - 1)->owner) ==
+		           spr_load_relaxed(
+				   &spr_ring_desc_at(&r->geometry, r->map, 0, hint - 1)->owner) ==
 		                   SPR_OWNER_READY;
 	}
 	if (n_ready >= READY_FEW)
@@ -202,7 +240,7 @@ static void ready_ahead(struct spr_ring *r)
 
 		if (hint && hint <= n &&
 		    spr_load_relaxed(&spr_ring_desc_at(&r->geometry, r->map, 0, hint - 1)->owner) ==
-			    SPR_OWNER_READY)
+		            SPR_OWNER_READY)
 			continue;
 		while (idx < n && !hole_fill(r, idx))
 			idx++;
@@ -214,7 +252,8 @@ static void ready_ahead(struct spr_ring *r)
 	}
 }
 
-/* --- Giving space back --------------------------------------------------------------------------------- */
+/* --- Giving space back
+ * --------------------------------------------------------------------------------- */
 
 static int by_index(const void *a, const void *b)
 {
@@ -228,8 +267,10 @@ static int by_index(const void *a, const void *b)
 static void run_punch(struct spr_ring *r, uint32_t cls, const uint32_t *idx, uint32_t n)
 {
 	const uint64_t at = r->geometry.seg_at[cls] + (uint64_t)idx[0] * spr_ring_class_bytes(cls);
-	const long ret = spr_sys(SYS_fallocate, r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, at,
-	                         (uint64_t)n * spr_ring_class_bytes(cls));
+	const long ret = spr_sys(SYS_fallocate, r->fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
+	                         at, (uint64_t)n * spr_ring_class_bytes(cls));
+
+	const uint64_t now = ret ? SPR_OWNER_READY : SPR_OWNER_HOLE;
 
 	if (ret == -EOPNOTSUPP || ret == -EPERM || ret == -ENOSYS)
 		r->no_punch = true; /* its space is reused, if not given back */
@@ -240,7 +281,7 @@ static void run_punch(struct spr_ring *r, uint32_t cls, const uint32_t *idx, uin
 			spr_add_relaxed(&desc->punches, 1);
 			r->segs[r->geometry.first[cls] + idx[i]].readable = false;
 		}
-		spr_store_release(&desc->owner, ret ? SPR_OWNER_READY : SPR_OWNER_HOLE); /* [FREE] */
+		spr_store_release(&desc->owner, now); /* [FREE] */
 		if (ret == 0 && spr_load_relaxed(&r->header->low_hole[cls]) > idx[i])
 			spr_store_relaxed(&r->header->low_hole[cls], idx[i]);
 	}
@@ -297,7 +338,9 @@ static bool space_return(struct spr_ring *r)
 	return false;
 }
 
-/* --- Tend ------------------------------------------------------------------------------------------------ */
+/* --- Tend
+ * ------------------------------------------------------------------------------------------------
+ */
 
 uint64_t spr_shm_ring_tend(struct spr_ring *r, uint64_t now_ns,
                            const struct spr_ring_watcher *watcher)
@@ -315,7 +358,14 @@ uint64_t spr_shm_ring_tend(struct spr_ring *r, uint64_t now_ns,
 		r->probe_due_ns = now_ns + PROBE_LEAST_NS + n * PROBE_EACH_NS;
 		ready_ahead(r);
 	}
-	if (r->activity != r->activity_seen)
+	if (r->deaths && now_ns >= r->orphans_due_ns && !r->sealed) {
+		orphans_recycle(r);
+		r->deaths = 0;
+		r->orphans_due_ns = now_ns + ORPHANS_NS;
+	} else if (r->deaths && !r->sealed) {
+		again = r->orphans_due_ns;
+	}
+	if (r->activity != r->activity_seen && r->probe_due_ns < again)
 		again = r->probe_due_ns;
 	if (space_return(r))
 		again = now_ns + 1000000;

@@ -6,11 +6,11 @@
  * only a PROT_NONE mapping keeps open. No descriptor stays in the target; the lock ends with the
  * address space, however that ends, in any namespace; a forked child does not prolong it.
  *
- * Pairs of this process's own words (not shared with others):
- *   | WRITER   | writer: state = 0 after closing       | claim: CAS on state      | zeroed lanes |
- *   | PROCESS  | registration: state                   | other threads: state     | slot, owner word |
- *   | PRODUCER | attach: used = 2                      | revive, thread end: used | a filled producer |
- *   | KEY      | attach: thread_key_state              | writer_make: the same    | the key |
+ * Pairs of this process's own words (not shared with others), with what they carry:
+ *   | WRITER   | close: state = free        | take: CAS on state       | zeroed lanes
+ *   | PROCESS  | registration: state        | other threads: state     | slot, owner word
+ *   | PRODUCER | attach: used = 2           | revive, thread end: used | a filled producer
+ *   | KEY      | attach: thread_key_state   | writer_make: the same    | the key
  */
 #include <fcntl.h>
 #include <linux/membarrier.h>
@@ -34,7 +34,9 @@ static _Atomic uint32_t producer_serial;
 
 static long lock_call(long fd, int cmd, uint64_t at, short type)
 {
-	struct flock lock = { .l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1 };
+	struct flock lock = {
+		.l_type = type, .l_whence = SEEK_SET, .l_start = (off_t)at, .l_len = 1
+	};
 	const long ret = spr_sys(SYS_fcntl, fd, cmd, &lock);
 
 	return ret < 0 ? ret : lock.l_type;
@@ -76,7 +78,8 @@ static void slot_fill(spr_producer *p, struct spr_ring_slot *slot, uint32_t idx,
 	area->slot_idx = idx;
 	area->generation = generation;
 	area->owner = spr_ring_owner(idx, generation);
-	spr_store_relaxed(&slot->generation, generation);
+	/* By itself it tells the collector that the ones before are dead, as the lock told us. */
+	spr_store_release(&slot->generation, generation); /* [SLOT] */
 	spr_store_relaxed(&slot->pid, area->pid);
 	spr_store_relaxed(&slot->attached_ns, spr_clock_now(&p->clock));
 	spr_store_release(&slot->state, state); /* [SLOT] */
@@ -171,8 +174,9 @@ int spr_shm_process_register(spr_producer *p)
 	if (err == -EAGAIN)
 		err = slot_lock(p, fd, true);
 	if (err == 0 && lock_keep(p, fd)) {
-		spr_store_release(&spr_ring_slot_at(p->map, p->area->slot_idx)->state,
-		                  SPR_SLOT_UNLOCKED); /* [SLOT] */
+		struct spr_ring_slot *slot = spr_ring_slot_at(p->map, p->area->slot_idx);
+
+		spr_store_release(&slot->state, SPR_SLOT_UNLOCKED); /* [SLOT] */
 	} else if (err && err != -EAGAIN && err != -ENOSPC) {
 		err = slot_unlocked(p);
 	}
@@ -208,8 +212,8 @@ static int header_check(spr_producer *p, long fd, struct spr_ring_header *header
 	if (spr_load_relaxed(&header->gate) & SPR_GATE_SEALED)
 		return spr_fail(-EPIPE, "%s: the channel is sealed", p->path);
 	if (lock_call(fd, F_OFD_GETLK, SPR_PLACE_OWNER_BYTE, F_RDLCK) == F_UNLCK)
-		return spr_fail(-ECONNREFUSED, "%s: its collector is dead (sparring clean removes it)",
-		                p->path);
+		return spr_fail(-ECONNREFUSED,
+		                "%s: its collector is dead (sparring clean removes it)", p->path);
 	return 0;
 }
 
@@ -251,7 +255,8 @@ static int area_map(spr_producer *p)
 		return spr_fail(-ENOMEM, "%s: no address space for the writers' state", p->path);
 	p->area = area;
 	if (spr_sys(SYS_madvise, area, p->area_bytes, MADV_WIPEONFORK) < 0)
-		return spr_fail(-ENOTSUP, "%s: MADV_WIPEONFORK is refused (Linux 4.14 has it)", p->path);
+		return spr_fail(-ENOTSUP, "%s: MADV_WIPEONFORK is refused (Linux 4.14 has it)",
+		                p->path);
 	return 0;
 }
 
@@ -278,8 +283,10 @@ static int producer_open(spr_producer *p, struct spr_ring_header *header)
 	p->fence = spr_sys(SYS_membarrier, MEMBARRIER_CMD_REGISTER_GLOBAL_EXPEDITED, 0, 0) < 0;
 	err = spr_shm_process_register(p);
 	if (err)
-		return spr_fail(err, err == -ENOSPC ? "%s: no space left in its folder"
-		                                    : "%s: all process slots are taken", p->path);
+		return spr_fail(err,
+		                err == -ENOSPC ? "%s: no space left in its folder"
+		                               : "%s: all process slots are taken",
+		                p->path);
 	spr_store_release(&p->area->state, 2); /* [PROCESS] */
 	return 0;
 }

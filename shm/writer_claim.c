@@ -45,10 +45,10 @@ static int desc_ready(spr_producer *p, uint32_t cls, uint32_t idx)
 static int claim_confirm(spr_writer *w, struct spr_ring_desc *desc, uint64_t was)
 {
 	if (w->flags & SPR_WRITER_FENCE)
-		spr_full_fence();
+		spr_full_fence(); /* [SEAL] */
 	spr_compiler_barrier();
 	if (spr_load_relaxed(w->gate) & SPR_GATE_SEALED) { /* [SEAL] */
-		spr_store_release(&desc->owner, was); /* [FREE] */
+		spr_store_release(&desc->owner, was);      /* [FREE] */
 		return -EPIPE;
 	}
 	return 0;
@@ -132,7 +132,8 @@ static int claim_scan(spr_writer *w, uint32_t cls, uint32_t from, uint32_t to, u
 	return -EAGAIN;
 }
 
-/* A segment of this class: 0 and its index in the class, -EAGAIN (all are taken), -ENOSPC, -EPIPE. */
+/* A segment of this class: 0 and its index in the class, -EAGAIN (all are taken), -ENOSPC, -EPIPE.
+ */
 int spr_shm_segment_claim(spr_writer *w, uint32_t cls, uint32_t *idx)
 {
 	const uint32_t n = w->producer->geometry.n_segments[cls];

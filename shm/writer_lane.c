@@ -12,9 +12,9 @@
 #include "base/place.h"
 #include "shm/writer.h"
 
-#define GROW_WAIT_NS  1000000ull  /* beyond the allowance: so long for the collector, then grow */
-#define STALL_STEP_NS 10000000ull /* a wait is renewed so often, to look for a segment again */
-#define STALL_CHECK_US 100000u    /* is the collector dead? */
+#define GROW_WAIT_NS   1000000ull  /* beyond the allowance: so long for the collector, then grow */
+#define STALL_STEP_NS  10000000ull /* a wait is renewed so often, to look for a segment again */
+#define STALL_CHECK_US 100000u     /* is the collector dead? */
 
 /* --- Nested and abandoned records --------------------------------------------------------- */
 
@@ -33,20 +33,37 @@ static void lane_resync(struct spr_lane *lane)
 	lane->head = committed;
 }
 
+/* Close a segment of the lane's, unless it is not the lane's any more: closed once, it may have
+ * been freed and claimed by somebody else. */
+static void lane_close_own(spr_producer *p, const struct spr_lane *lane, uint32_t segment)
+{
+	const uint32_t cls = spr_ring_class_of(&p->geometry, segment - 1);
+	struct spr_ring_desc *desc = spr_ring_desc_at(&p->geometry, p->map, cls,
+	                                              segment - 1 - p->geometry.first[cls]);
+
+	if (spr_load_relaxed(&desc->owner) != p->area->owner ||
+	    spr_load_relaxed(&desc->writer_id) != lane->writer_id ||
+	    spr_load_relaxed(&desc->closed))
+		return;
+	spr_store_release(&desc->closed, 1); /* [CLOSE] */
+}
+
 /* It was left in the middle of lane_adopt(): neither the old segment nor the new one is known to be
- * whole, and the new one holds nothing. Close both; the next record claims anew. */
+ * whole, and the new one holds nothing. Close both; the next record claims anew, as a new writer: the
+ * collector may have given this one up by then. */
 static void lane_unhop(spr_producer *p, struct spr_lane *lane)
 {
-	const uint32_t hop = lane->hop - 1;
-	const uint32_t cls = spr_ring_class_of(&p->geometry, hop);
-	const uint32_t ordinal = spr_load_relaxed(
-		&spr_ring_desc_at(&p->geometry, p->map, cls, hop - p->geometry.first[cls])->ordinal);
+	const uint32_t hop = lane->hop;
+	const uint32_t old = lane->hop_from;
 
-	if (ordinal)
-		lane->ordinal = ordinal - 1; /* the collector must not wait for one that never was */
-	spr_shm_lane_close(p, lane);
-	lane->segment = hop + 1;
-	spr_shm_lane_close(p, lane);
+	lane->head = lane->limit = 0;
+	lane->segment = 0;
+	lane_close_own(p, lane, hop);
+	if (old && old != hop)
+		lane_close_own(p, lane, old);
+	lane->hop_from = 0;
+	lane->writer_id = lane->seq = 0;
+	lane->ordinal = 0;
 }
 
 /* Give up an open record that is known to be abandoned. */
@@ -87,7 +104,7 @@ static bool lane_abandoned(const spr_writer *w, const struct spr_lane *lane,
 		if (here != there)
 			return there;
 	}
-	return sp > open;
+	return sp >= open; /* a live slot stands above whatever it calls */
 }
 
 /* The lane for a record begun while lane 0 is open; NULL: all are open, counted as lost. */
@@ -100,6 +117,16 @@ struct spr_lane *spr_shm_lane_nested(spr_writer *w, const struct spr_slot *slot,
 			lane_take_back(w, lane);
 		if (!lane->open)
 			return lane;
+	}
+	/* Nothing proven, and this record is lost otherwise: a slot below the new one is dead too, unless
+	 * somebody passes the slots of outer frames around. */
+	for (uint32_t i = 0; i < SPR_LANES; i++) {
+		struct spr_lane *lane = &w->lanes[i];
+
+		if (lane_abandoned(w, lane, slot, (uintptr_t)slot)) {
+			lane_take_back(w, lane);
+			return lane;
+		}
 	}
 	spr_add_relaxed(&w->producer->header->lost_homeless, 1);
 	return NULL;
@@ -114,15 +141,17 @@ void spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane)
 		spr_add_relaxed(&w->producer->header->lost_homeless, 1);
 		return;
 	}
-	lane->seq++;
 	lane->lost_here++;
 	spr_store_relaxed(&lane->desc->lost, lane->lost_here);
+	spr_compiler_barrier(); /* counted before it is skipped: a jump without a loss is forgery */
+	lane->seq++;
 }
 
 /* The lane has no segment any more: what it committed is final. */
 void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane)
 {
 	const uint32_t segment = lane->segment;
+	struct spr_ring_desc *desc;
 	uint32_t cls;
 
 	lane->head = lane->limit = 0;
@@ -131,29 +160,30 @@ void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane)
 	if (!segment)
 		return;
 	cls = spr_ring_class_of(&p->geometry, segment - 1);
-	spr_store_release(&spr_ring_desc_at(&p->geometry, p->map, cls,
-	                                    segment - 1 - p->geometry.first[cls])->closed,
-	                  1); /* [CLOSE] */
+	desc = spr_ring_desc_at(&p->geometry, p->map, cls, segment - 1 - p->geometry.first[cls]);
+	spr_store_release(&desc->closed, 1); /* [CLOSE] */
 }
 
-static void bell_ring(spr_producer *p)
+/* Wake first, disarm after: one that is killed in between leaves a gate that the next writer finds
+ * armed. Only the arming that was seen is taken back; the collector may have armed anew. */
+static void bell_ring(spr_producer *p, uint32_t gate)
 {
 	struct spr_ring_header *header = p->header;
 
-	if (!(spr_and_acq_rel(&header->gate, ~SPR_GATE_ARMED) & SPR_GATE_ARMED)) /* [ARM] */
-		return;
 	spr_add_acq_rel(&header->bell, 1); /* [BELL] */
 	if (!spr_load_relaxed(&p->confined))
 		spr_sys(SYS_futex, &header->bell, FUTEX_WAKE, INT32_MAX);
+	(void)spr_cas_acq_rel(&header->gate, &gate, gate & SPR_GATE_SEALED); /* [ARM] */
 }
 
-/* After a commit up to `next` the gate was not 0: ring, and learn whether the seal let it through. */
+/* After a commit up to `next` the gate was not 0: ring, and learn whether the seal let it through.
+ */
 int spr_shm_gate(spr_writer *w, struct spr_lane *lane, uint64_t next, uint32_t gate)
 {
 	uint64_t final = 0;
 
 	if (gate & SPR_GATE_ARMED)
-		bell_ring(w->producer);
+		bell_ring(w->producer, gate);
 	if (!(gate & SPR_GATE_SEALED))
 		return 0;
 	if (spr_cas_acq_rel(&lane->desc->final, &final, next | 1)) /* [FINAL] */
@@ -209,15 +239,19 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	struct spr_ring_desc *desc = spr_ring_desc_at(&p->geometry, p->map, cls, idx);
 	struct spr_ring_desc *old = lane->segment ? lane->desc : NULL;
 
-	lane->hop = p->geometry.first[cls] + idx + 1;
-	spr_compiler_barrier();
 	if (!lane->writer_id)
 		lane->writer_id = spr_add_relaxed(&p->area->serial, 1) + 1;
+	lane->hop_from = lane->segment;
+	spr_compiler_barrier();
+	lane->hop = p->geometry.first[cls] + idx + 1;
+	spr_compiler_barrier();
 	spr_store_relaxed(&desc->writer_id, lane->writer_id);
 	spr_store_relaxed(&desc->seq0, lane->seq);
+	spr_compiler_barrier(); /* an ordinal says that the rest of the identity is there */
 	spr_store_relaxed(&desc->ordinal, lane->ordinal + 1);
 	spr_store_relaxed(&desc->pid, w->pid);
 	spr_store_relaxed(&desc->tid, w->tid);
+	spr_compiler_barrier();
 	lane->ordinal++;
 	lane->desc = desc;
 	lane->base = spr_ring_segment_at(&p->geometry, p->map, cls, idx);
@@ -237,6 +271,7 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	}
 	spr_compiler_barrier();
 	lane->hop = 0;
+	lane->hop_from = 0;
 }
 
 /* Claim a segment of at least class `least`, best `want`, else what there is. */
@@ -281,10 +316,10 @@ static bool within_allowance(const spr_writer *w, const struct spr_lane *lane)
 	for (uint32_t i = 0; i < SPR_LANE_RECENT; i++) {
 		const uint32_t segment = lane->recent[i];
 
-		if (segment && spr_load_relaxed(&spr_ring_desc_at(&p->geometry, p->map,
-		                                                  SPR_RING_CLASSES - 1,
-		                                                  segment - 1 - first)->owner) ==
-		                       p->area->owner)
+		if (segment &&
+		    spr_load_relaxed(&spr_ring_desc_at(&p->geometry, p->map, SPR_RING_CLASSES - 1,
+		                                       segment - 1 - first)
+		                              ->owner) == p->area->owner)
 			waiting++;
 	}
 	return waiting < (allowance ? allowance : 1);
@@ -304,7 +339,7 @@ static void space_wait(spr_writer *w, struct spr_lane *lane, uint32_t need, uint
 	}
 	space = spr_load_relaxed(&header->space);
 	spr_store_release(&header->waiters, 1); /* [SPACE] */
-	spr_full_fence();
+	spr_full_fence(); /* [SPACE] */
 	if (room_here(lane, need))
 		return;
 	spr_sys(SYS_futex, &header->space, FUTEX_WAIT, space, &timeout);
@@ -313,8 +348,10 @@ static void space_wait(spr_writer *w, struct spr_lane *lane, uint32_t need, uint
 /* Its owner's lock is free: nobody will make room any more. Unknown counts as alive. */
 static bool collector_died(spr_producer *p)
 {
-	struct flock lock = { .l_type = F_RDLCK, .l_whence = SEEK_SET,
-		              .l_start = (off_t)SPR_PLACE_OWNER_BYTE, .l_len = 1 };
+	struct flock lock = { .l_type = F_RDLCK,
+		              .l_whence = SEEK_SET,
+		              .l_start = (off_t)SPR_PLACE_OWNER_BYTE,
+		              .l_len = 1 };
 	const long fd = spr_sys(SYS_openat, AT_FDCWD, p->path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
 	long ret;
 

@@ -12,7 +12,7 @@
 
 struct tls_entry {
 	spr_writer *writer;
-	uint32_t    serial; /* of the attach it belongs to */
+	uint32_t serial; /* of the attach it belongs to */
 };
 static __thread struct tls_entry tls_entries[SPR_PRODUCERS_MAX]
 	__attribute__((tls_model("initial-exec")));
@@ -31,11 +31,36 @@ static uint32_t pid_now(void)
 
 static void writer_close(spr_producer *p, spr_writer *w)
 {
+	uint32_t taken;
+
 	for (uint32_t i = 0; i < SPR_LANES; i++)
 		spr_shm_lane_close(p, &w->lanes[i]);
 	memset(w->lanes, 0, sizeof(w->lanes));
 	w->producer = NULL;
-	spr_store_release(&w->state, 0); /* [WRITER] */
+	w->tid = 0;
+	taken = spr_load_relaxed(&w->state) & ~3u;
+	spr_store_release(&w->state, taken | SPR_WRITER_FREE); /* [WRITER] */
+}
+
+/* Take it to be closed, if it still is what `seen` says. Exactly one does. */
+static bool writer_seize(spr_writer *w, uint32_t seen)
+{
+	return (seen & 3u) == SPR_WRITER_USED &&
+	       spr_cas_acq_rel(&w->state, &seen, (seen & ~3u) | SPR_WRITER_REAPED); /* [WRITER] */
+}
+
+/* Take a free one; the count above the state tells this taking from every other. */
+static bool writer_occupy(struct spr_area *area, spr_writer *w, uint32_t idx)
+{
+	uint32_t seen = spr_load_relaxed(&w->state);
+	uint32_t n = spr_load_relaxed(&area->n_used);
+
+	if ((seen & 3u) != SPR_WRITER_FREE ||
+	    !spr_cas_acq_rel(&w->state, &seen, (seen + 4u) | SPR_WRITER_USED)) /* [WRITER] */
+		return false;
+	while (n < idx + 1 && !spr_cas_relaxed(&area->n_used, &n, idx + 1))
+		;
+	return true;
 }
 
 /* Look at up to n other writers; close those whose thread is gone. Not in a vfork child, for which
@@ -50,13 +75,12 @@ static void writers_sweep(spr_producer *p, uint32_t n)
 	for (uint32_t i = 0; i < n && i < n_used; i++) {
 		const uint32_t idx = spr_add_relaxed(&area->sweep, 1) % n_used;
 		spr_writer *w = spr_shm_area_writer(p, idx);
-		uint32_t in_use = 1;
+		const uint32_t seen = spr_load_acquire(&w->state); /* [WRITER] before tid */
+		const uint32_t tid = w->tid;
 
-		if (spr_load_acquire(&w->state) != 1 || !w->tid) /* [WRITER] */
+		if ((seen & 3u) != SPR_WRITER_USED || !tid)
 			continue;
-		if (spr_sys(SYS_tgkill, area->pid, w->tid, 0) != -ESRCH)
-			continue;
-		if (spr_cas_acq_rel(&w->state, &in_use, 2)) /* [WRITER] */
+		if (spr_sys(SYS_tgkill, area->pid, tid, 0) == -ESRCH && writer_seize(w, seen))
 			writer_close(p, w);
 	}
 }
@@ -95,18 +119,11 @@ int spr_shm_thread_key_make(void)
 
 static spr_writer *writer_take(spr_producer *p)
 {
-	struct spr_area *area = p->area;
-
 	for (uint32_t i = 0; i < p->n_writers; i++) {
 		spr_writer *w = spr_shm_area_writer(p, i);
-		uint32_t unused = 0;
-		uint32_t n = spr_load_relaxed(&area->n_used);
 
-		if (spr_load_relaxed(&w->state) != 0 || !spr_cas_acq_rel(&w->state, &unused, 1)) /* [WRITER] */
-			continue;
-		while (n < i + 1 && !spr_cas_relaxed(&area->n_used, &n, i + 1))
-			;
-		return w;
+		if (writer_occupy(p->area, w, i))
+			return w;
 	}
 	return NULL;
 }
@@ -208,13 +225,9 @@ spr_writer *spr_shm_writer_revive(spr_writer *w)
 		                      (uintptr_t)w >= (uintptr_t)area + p->area_bytes))
 			continue;
 		if (w != &p->mute && tls_entries[i].writer == w && process_ready(p)) {
-			uint32_t unused = 0;
 			const uint32_t idx = (uint32_t)(w - spr_shm_area_writer(p, 0));
-			uint32_t n = spr_load_relaxed(&p->area->n_used);
 
-			if (spr_cas_acq_rel(&w->state, &unused, 1)) { /* [WRITER] */
-				while (n < idx + 1 && !spr_cas_relaxed(&p->area->n_used, &n, idx + 1))
-					;
+			if (writer_occupy(p->area, w, idx)) {
 				writer_fill(p, w);
 				return w;
 			}
@@ -231,13 +244,12 @@ void spr_shm_writer_end(spr_producer *p)
 {
 	struct tls_entry *tls = &tls_entries[p->index];
 	spr_writer *w = tls->writer;
-	uint32_t in_use = 1;
 
 	if (!w || tls->serial != p->serial)
 		return;
 	tls->writer = NULL;
 	spr_compiler_barrier();
-	if (w->producer == p && spr_cas_acq_rel(&w->state, &in_use, 2)) /* [WRITER] */
+	if (w->producer == p && writer_seize(w, spr_load_relaxed(&w->state)))
 		writer_close(p, w);
 }
 
@@ -247,9 +259,8 @@ void spr_shm_writer_close_all(spr_producer *p)
 
 	for (uint32_t i = 0; i < n; i++) {
 		spr_writer *w = spr_shm_area_writer(p, i);
-		uint32_t in_use = 1;
 
-		if (spr_cas_acq_rel(&w->state, &in_use, 2)) /* [WRITER] */
+		if (writer_seize(w, spr_load_acquire(&w->state))) /* [WRITER] */
 			writer_close(p, w);
 	}
 }

@@ -24,7 +24,8 @@ struct spr_spy_program {
 };
 
 /* Look at dirfd/path (or at dirfd itself when path is empty) as execve would. Interpreters of
- * scripts are followed. -errno when it cannot be executed at all (as far as we can tell). T: any. S. */
+ * scripts are followed. -errno when it cannot be executed at all (as far as we can tell). T: any.
+ * S. */
 int spr_spy_program_look(struct spr_spy_program *out, int dirfd, const char *path);
 
 /* The blind spot's name ("static", "setuid", ...); NULL: the spy gets in. */

@@ -1,5 +1,12 @@
 /* SPDX-License-Identifier: MIT */
-/* fake_transport.c - a transport that carries numbers. */
+/*
+ * fake_transport.c - a transport that carries numbers. Pairs:
+ *
+ *   | pair | release side                        | acquire side                     | carries |
+ *   | FAKE | producer: written, sealed, fence    | collector: armed, fence, written | no lost wake-up |
+ *   | KEPT | who releases a batch: n_kept - 1    | collector: n_kept                | that it was read |
+ *   | BELL | producer: word + 1                  | collector: word, before arming   | that a wait returns |
+ */
 #include "tests/fake_transport.h"
 
 #include <assert.h>

@@ -62,7 +62,7 @@ atomics() {
 	         while (match(l, /\[[A-Z][A-Z_]+\]/)) {
 	             p = substr(l, RSTART + 1, RLENGTH - 2); l = substr(l, RSTART + RLENGTH)
 	             set[p] = where } }
-	     FNR == 1 { tabled = 0 }
+	     FNR == 1 { tabled = 0; stmt = "" }
 	     # Tables stand in comments: | NAME | or, below a line that says "Pairs", NAME in capitals.
 	     /^ \*.*[Pp]airs?/ { tabled = 1 }
 	     /^ \*\/|^[^ ]/ { tabled = 0 }
@@ -70,19 +70,24 @@ atomics() {
 	         l = $0; match(l, /[A-Z][A-Z_]+/); table[substr(l, RSTART, RLENGTH)] = 1 }
 	     FILENAME == "base/atomic.h" { next }
 	     /^[ \t]*\*|^[ \t]*\/\*/ && !/spr_/ { next }
-	     { where = FILENAME ":" FNR
-	       has = $0 ~ /\[[A-Z][A-Z_]+\]/
-	       release = $0 ~ /spr_(store_release|(cas|add|or|and|exchange|sub)_(acq_rel|release)|full_fence)\(/
-	       acquire = $0 ~ /spr_(load_acquire|(cas|add|or|and|exchange|sub)_(acq_rel|acquire)|full_fence)\(/
+	     # A statement may go over lines: looked at as a whole, to its end and the comment there.
+	     { if (stmt == "") where = FILENAME ":" FNR
+	       stmt = stmt " " $0
+	       if ($0 !~ /[;{}][ \t]*(\/\*.*)?(\\)?$|\*\/$|^#|^$/ && length(stmt) < 600) next
+	       l = stmt; stmt = ""
+	       has = l ~ /\[[A-Z][A-Z_]+\]/
+	       release = l ~ /spr_(store_release|(cas|add|or|and|exchange|sub)_(acq_rel|release)|full_fence)\(/
+	       acquire = l ~ /spr_(load_acquire|(cas|add|or|and|exchange|sub)_(acq_rel|acquire)|full_fence)\(/
 	       # what pairs without an atomic verb: a barrier by the kernel, a lock, a compiler barrier
-	       other = $0 ~ /spr_compiler_barrier\(|membarrier|lock|spr_(load|store|or|and|add|cas)_relaxed\(/
-	       if ((release || acquire) && !has && $0 !~ /^#[ \t]*define/)
+	       other = l ~ /spr_compiler_barrier\(|membarrier|lock|spr_(load|store|or|and|add|cas|exchange)_relaxed\(/
+	       # a fence stands between two accesses that name theirs
+	       if ((release || acquire) && !has && l !~ /full_fence/ && l !~ /#[ \t]*define/)
 	           print where ": an ordered access without its pair, as in [COMMIT]"
 	       if (has) {
-	           if (release) pairs($0, st, where)
-	           if (acquire) pairs($0, ld, where)
-	           if (other && !release && !acquire) { pairs($0, st2, where); pairs($0, ld2, where) }
-	           if (release || acquire || other) pairs($0, cited, where) } }
+	           if (release) pairs(l, st, where)
+	           if (acquire) pairs(l, ld, where)
+	           if (other && !release && !acquire) { pairs(l, st2, where); pairs(l, ld2, where) }
+	           if (release || acquire || other) pairs(l, cited, where) } }
 	     END { for (p in cited) {
 	               if (!(p in table)) print cited[p] ": pair " p " stands in no table"
 	               if ((p in st) && !(p in ld) && !(p in ld2)) print st[p] ": pair " p " has no acquire side"
@@ -91,9 +96,10 @@ atomics() {
 }
 
 words() {
+	# segment_free: FREE is a state of the protocol.
 	# shellcheck disable=SC2086
 	grep -nE '^[a-z].*\b(spr_)?[a-z_]*(_free|_destroy|_new|_handle|_process|_do)\(' $product |
-		grep -vE '\b(not_new|spr_kind_process|must_free)\(' |
+		grep -vE '((segment|orphans)_free|spr_kind_process)\(' |
 		sed 's/\(:[0-9]*:\).*/\1 a verb that style.md does not use (free, destroy, new, handle, process, do)/'
 	# shellcheck disable=SC2086
 	grep -nE '\b(struct|enum) spr_[a-z_]*(message|packet|event)\b' $product |

@@ -52,15 +52,17 @@ static int options_check(struct spr_channel_options *opt, const struct spr_chann
 	const int err = spr_options_read(opt, sizeof(*opt), theirs);
 
 	if (err)
-		return spr_fail(err, err == -E2BIG
-		                             ? "the channel's options have a field this library does not know"
-		                             : "the channel's options have no size: start from "
-		                               "SPR_CHANNEL_OPTIONS_INIT");
+		return spr_fail(
+			err,
+			err == -E2BIG
+				? "the channel's options have a field this library does not know"
+				: "the channel's options have no size: start from "
+				  "SPR_CHANNEL_OPTIONS_INIT");
 	if (opt->flags & ~(SPR_UNSTAMPED | SPR_DROP | SPR_GUARD))
 		return spr_fail(-EINVAL, "channel flags %#x: unknown bits", opt->flags);
 	if (opt->record_bytes_max > RECORD_BYTES_MAX)
-		return spr_fail(-EINVAL, "records of %u bytes: the most is %u", opt->record_bytes_max,
-		                RECORD_BYTES_MAX);
+		return spr_fail(-EINVAL, "records of %u bytes: the most is %u",
+		                opt->record_bytes_max, RECORD_BYTES_MAX);
 	if (!opt->record_bytes_max)
 		opt->record_bytes_max = RECORD_BYTES_MAX;
 	if (!opt->stall_ms)
@@ -190,7 +192,8 @@ int spr_channel_verdict(const spr_channel *ch, struct spr_verdict *out)
 	return spr_options_write(out, &mine, sizeof(mine));
 }
 
-/* --- Batches ------------------------------------------------------------------------------------------ */
+/* --- Batches
+ * ------------------------------------------------------------------------------------------ */
 
 int spr_batch_next(spr_batch *b, struct spr_record *rec)
 {

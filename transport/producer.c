@@ -15,7 +15,8 @@ int spr_attach(spr_producer **out, const char *address)
 	if (!out || !address)
 		return spr_fail(-EINVAL, "no address to attach to");
 	if (strncmp(address, "ring:", 5) != 0)
-		return spr_fail(-ENOTSUP, "%.100s: not an address this library can attach to", address);
+		return spr_fail(-ENOTSUP, "%.100s: not an address this library can attach to",
+		                address);
 	return spr_shm_attach(out, address + 5);
 }
 
@@ -79,15 +80,26 @@ void spr_abandon(spr_writer *w, struct spr_slot *slot)
 	spr_shm_abandon(w, slot);
 }
 
-int spr_write(spr_writer *w, uint32_t kind, const void *data, uint32_t bytes)
+/* Nested, short of room, after a fork, or wrong: the long way. */
+static __attribute__((noinline, cold)) int write_slowly(spr_writer *w, uint32_t kind,
+                                                        const void *data, uint32_t bytes)
 {
 	struct spr_slot slot;
 	const int err = spr_shm_reserve(w, 0, kind, bytes, &slot);
 
 	if (err)
 		return err;
-	memcpy(slot.data, data, bytes);
+	spr_shm_copy(slot.data, data, bytes);
 	return spr_shm_commit(w, &slot);
+}
+
+int spr_write(spr_writer *w, uint32_t kind, const void *data, uint32_t bytes)
+{
+	int err = 0;
+
+	if (spr_likely(spr_shm_write_direct(w, kind, data, bytes, &err)))
+		return err;
+	return write_slowly(w, kind, data, bytes);
 }
 
 static uint8_t *text_put(uint8_t *at, const char *text, uint16_t bytes)

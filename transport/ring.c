@@ -13,30 +13,30 @@
 #include "transport/channel.h"
 
 struct ring_batch {
-	struct spr_batch      batch;
+	struct spr_batch batch;
 	struct spr_ring_range range;
-	struct ring_batch    *next_unused;
-	struct ring_batch    *next_made;
+	struct ring_batch *next_unused;
+	struct ring_batch *next_made;
 };
 
 /* A walk's own cursors over what the first walk found. */
 struct ring_walk {
 	struct ring_walk *next;
-	uint32_t          n;
-	bool              nonsense;
+	uint32_t n;
+	bool nonsense;
 	struct ring_batch batches[];
 };
 
 struct ring_channel {
-	struct spr_channel  ch;
-	struct spr_ring    *ring;
-	struct ring_batch  *unused, *made;
+	struct spr_channel ch;
+	struct spr_ring *ring;
+	struct ring_batch *unused, *made;
 	const struct spr_sink *sink; /* of the drain under way */
-	pthread_mutex_t     walk_lock;
+	pthread_mutex_t walk_lock;
 	struct ring_batch **found; /* what there is to walk */
-	uint32_t            n_found, found_room;
-	bool                collected, nonsense;
-	struct ring_walk   *walks;
+	uint32_t n_found, found_room;
+	bool collected, nonsense;
+	struct ring_walk *walks;
 };
 
 static struct ring_channel *ring_of(const spr_channel *ch)
@@ -49,7 +49,8 @@ static struct ring_batch *batch_of_range(struct spr_ring_range *range)
 	return (struct ring_batch *)(void *)((char *)range - offsetof(struct ring_batch, range));
 }
 
-/* --- Batches ------------------------------------------------------------------------------------- */
+/* --- Batches -------------------------------------------------------------------------------------
+ */
 
 static int batch_next(spr_batch *b, struct spr_record *rec)
 {
@@ -83,8 +84,10 @@ static struct spr_ring_range *range_make(void *arg)
 		return NULL;
 	rb->next_made = rc->made;
 	rc->made = rb;
-	rb->batch = (struct spr_batch){ .next = batch_next, .rewind = batch_rewind,
-		                        .release = batch_release, .channel = &rc->ch };
+	rb->batch = (struct spr_batch){ .next = batch_next,
+		                        .rewind = batch_rewind,
+		                        .release = batch_release,
+		                        .channel = &rc->ch };
 	return &rb->range;
 }
 
@@ -138,7 +141,8 @@ static int range_read(void *arg, struct spr_ring_range *range, size_t into, size
 	return 0;
 }
 
-/* --- Open, close ---------------------------------------------------------------------------------- */
+/* --- Open, close
+ * ---------------------------------------------------------------------------------- */
 
 static int channel_wrap(spr_channel **out, struct spr_ring *ring, struct ring_channel *rc)
 {
@@ -249,7 +253,8 @@ static int ring_close(spr_channel *ch)
 	return 0;
 }
 
-/* --- Walk ------------------------------------------------------------------------------------------- */
+/* --- Walk
+ * ------------------------------------------------------------------------------------------- */
 
 static int found_put(void *arg, spr_batch *b)
 {
@@ -348,7 +353,8 @@ static int ring_walk(spr_channel *ch, spr_batch **batch)
 	return err;
 }
 
-/* --- Both sides of a collector -------------------------------------------------------------------- */
+/* --- Both sides of a collector
+ * -------------------------------------------------------------------- */
 
 static int ring_seal(spr_channel *ch)
 {
@@ -439,8 +445,8 @@ static int ring_drain(spr_channel *ch, const struct spr_sink *sink, uint64_t *n_
 {
 	struct ring_channel *rc = ring_of(ch);
 	const struct spr_ring_taker taker = {
-		rc, range_make, range_unmake, range_put, lane_gone,
-		ch->bell->flags & SPR_READ ? range_read : NULL,
+		rc,        range_make, range_unmake,
+		range_put, lane_gone,  ch->bell->flags & SPR_READ ? range_read : NULL,
 	};
 
 	rc->sink = sink;

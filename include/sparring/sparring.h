@@ -99,8 +99,7 @@ struct spr_channel_options { /* sized */
 	uint32_t size;
 	uint32_t flags;            /* SPR_UNSTAMPED, SPR_DROP; an unknown bit is -EINVAL */
 	uint64_t capacity_bytes;   /* most that may wait unread, address space, sparse; 0: default
-	                            * (ring:, arena: 1 GiB, less under RLIMIT_AS; bpf: 16 MiB locked)
-	                            */
+	                            * (ring:, arena: 1 GiB, less under RLIMIT_AS; bpf: 16 MiB) */
 	uint32_t record_bytes_max; /* default and most: 64 KiB */
 	uint32_t stall_ms;         /* full: how long one writer may wait in all before records
 	                            * are dropped and counted; default 1000; UINT32_MAX: as long

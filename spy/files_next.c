@@ -1,0 +1,132 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * files_next.c - libc's own functions, found as dlsym(RTLD_NEXT) finds them, and called.
+ *
+ * dlsym takes the loader's lock (a signal handler inside dlopen, or a child forked meanwhile, would
+ * wait for it for ever) and a hundred of them at every start cost more than a short program's
+ * whole recording. The loader's list of objects can be read without it: those that stand behind us
+ * up to libc are there from the start to the end of the process, in the order of the search.
+ */
+#include <errno.h>
+#include <elf.h>
+#include <link.h>
+#include <string.h>
+
+#include "spy/files.h"
+
+/* The loader's anchor for debuggers; weak, so that a loader without it only leaves us blind. */
+extern struct r_debug _r_debug __attribute__((weak));
+/* _DYNAMIC, under another C name: <link.h> declares it as if it could be preempted. */
+extern ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC") SPR_HIDE;
+
+static void *_Atomic next[SPR_N_ROWS]; /* a lookup gives the same answer every time: no pair */
+
+struct object {
+	uintptr_t         base;
+	const uint32_t   *hash;
+	const ElfW(Sym)  *symbols;
+	const char       *strings;
+	const ElfW(Half) *versions; /* may be NULL */
+};
+
+static bool object_read(struct object *o, const struct link_map *map)
+{
+	memset(o, 0, sizeof(*o));
+	o->base = map->l_addr;
+	for (const ElfW(Dyn) *d = map->l_ld; d && d->d_tag != DT_NULL; d++) {
+		uintptr_t at = d->d_un.d_ptr;
+
+		/* Most loaders relocate these in place; some, and the vDSO's, are left relative. */
+		if (at < o->base)
+			at += o->base;
+		if (d->d_tag == DT_GNU_HASH)
+			o->hash = (const uint32_t *)at;
+		else if (d->d_tag == DT_SYMTAB)
+			o->symbols = (const ElfW(Sym) *)at;
+		else if (d->d_tag == DT_STRTAB)
+			o->strings = (const char *)at;
+		else if (d->d_tag == DT_VERSYM)
+			o->versions = (const ElfW(Half) *)at;
+	}
+	return o->hash && o->symbols && o->strings;
+}
+
+static uint32_t gnu_hash(const char *name)
+{
+	uint32_t h = 5381;
+
+	for (; *name; name++)
+		h = h * 33 + (unsigned char)*name;
+	return h;
+}
+
+/* Is this the definition a new program would be linked to? */
+static bool symbol_fits(const struct object *o, uint32_t i, const char *name)
+{
+	const ElfW(Sym) *sym = &o->symbols[i];
+
+	return sym->st_shndx != SHN_UNDEF && (sym->st_info & 15) == STT_FUNC &&
+	       !(o->versions && (o->versions[i] & 0x8000)) &&
+	       strcmp(o->strings + sym->st_name, name) == 0;
+}
+
+static void *object_find(const struct object *o, const char *name, uint32_t hash)
+{
+	const uint32_t n_buckets = o->hash[0], first = o->hash[1], n_bloom = o->hash[2];
+	const ElfW(Addr) *bloom = (const void *)&o->hash[4];
+	const uint32_t *buckets = (const void *)&bloom[n_bloom];
+	const uint32_t *chain = &buckets[n_buckets];
+	const unsigned bits = sizeof(*bloom) * 8;
+	const ElfW(Addr) word = bloom[(hash / bits) % n_bloom];
+
+	if (!(word >> (hash % bits) & 1) || !(word >> ((hash >> o->hash[3]) % bits) & 1))
+		return NULL;
+	for (uint32_t i = buckets[hash % n_buckets]; i >= first; i++) {
+		if ((chain[i - first] | 1) == (hash | 1) && symbol_fits(o, i, name))
+			return (void *)(o->base + o->symbols[i].st_value);
+		if (chain[i - first] & 1)
+			break;
+	}
+	return NULL;
+}
+
+static void *search(const char *name)
+{
+	const uint32_t hash = gnu_hash(name);
+	const struct link_map *map = &_r_debug ? _r_debug.r_map : NULL;
+	struct object o;
+
+	while (map && map->l_ld != own_dynamic)
+		map = map->l_next;
+	if (!map)
+		return NULL;
+	for (map = map->l_next; map; map = map->l_next) {
+		void *found = object_read(&o, map) ? object_find(&o, name, hash) : NULL;
+
+		if (found)
+			return found;
+	}
+	return NULL;
+}
+
+void *spr_spy_next(enum spr_row_number n)
+{
+	void *found = spr_load_relaxed(&next[n]);
+
+	if (spr_unlikely(!found)) {
+		found = search(spr_spy_rows[n].symbol);
+		spr_store_relaxed(&next[n], found);
+	}
+	return found;
+}
+
+long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c, long d, long e, long f)
+{
+	long (*const call)(long, long, long, long, long, long) =
+		spr_spy_next((enum spr_row_number)(row - spr_spy_rows));
+
+	if (spr_likely(call != NULL))
+		return call(a, b, c, d, e, f);
+	errno = ENOSYS; /* this libc has no such function, and we do not pretend otherwise */
+	return row->way == SPR_WAY_PTR ? 0 : -1;
+}

@@ -1,0 +1,552 @@
+/* SPDX-License-Identifier: MIT */
+/* spy_test.c - the files spy in programs that do what programs do. */
+#include <signal.h>
+#include <sys/stat.h>
+
+#include "tests/spied.h"
+
+static char *folder; /* of this test program */
+
+static const char *in(const char *name)
+{
+	static char text[8][512];
+	static unsigned at;
+
+	at = (at + 1) % 8;
+	snprintf(text[at], sizeof(text[at]), "%s/%s", folder, name);
+	return text[at];
+}
+
+#define FILES spied_program("files")
+
+/* --- What a reader gets to see --------------------------------------------------------------- */
+
+static void open_of_a_missing_file_is_seen_with_its_error(void **state)
+{
+	struct spied *s = spied_run(FILES, "open", "/nonexistent/hello");
+	const struct seen *it = spied_find(s, IS_FILE, "/nonexistent/hello");
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/hello");
+	assert_int_equal(it->op, SPR_OP_open);
+	assert_int_equal(it->pid, s->pid);
+	assert_int_equal(spied_error(s, it), ENOENT);
+	spied_drop(s);
+}
+
+static void start_says_program_arguments_and_parent(void **state)
+{
+	struct spied *s = spied_run(FILES, "nothing", "an argument", "");
+	const struct seen *it = &s->seen[0];
+	char want[1024];
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(it->kind, IS_PROCESS);
+	assert_int_equal(it->op, SPR_PROCESS_START);
+	assert_int_equal(it->ppid, getpid());
+	assert_string_equal(it->path, FILES);
+	snprintf(want, sizeof(want), "%s\nnothing\nan argument\n\n", FILES);
+	assert_string_equal(it->argv, want);
+	assert_int_equal(spied_unanswered(s), 0);
+	spied_drop(s);
+}
+
+static void access_is_what_the_flags_ask_for(void **state)
+{
+	struct spied *s = spied_run(FILES, "open-modes", folder);
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "%s/r", folder);
+	spied_assert_access(s, SPR_WRITE, "%s/w", folder);
+	spied_assert_access(s, SPR_READ_FILE | SPR_WRITE, "%s/rw", folder);
+	spied_assert_access(s, SPR_READ_FILE | SPR_WRITE | SPR_CREATE | SPR_STAT, "%s/c", folder);
+	unlink(in("c"));
+	spied_drop(s);
+}
+
+static void listing_a_folder_after_chdir_is_seen(void **state)
+{
+	struct spied *s = spied_run(FILES, "list", folder, "a");
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_LIST_DIR, "%s/a", folder);
+	spied_drop(s);
+}
+
+static void threads_with_small_stacks_are_seen(void **state)
+{
+	struct spied *s = spied_run(FILES, "threads", "/nonexistent/1", "/nonexistent/2",
+	                            "/nonexistent/3", "/nonexistent/4");
+	const struct seen *one = spied_find(s, IS_FILE, "/nonexistent/1");
+
+	(void)state;
+	spied_assert_well(s);
+	for (char path[] = "/nonexistent/1"; path[13] <= '4'; path[13]++)
+		spied_assert_access(s, SPR_READ_FILE, "%s", path);
+	assert_int_equal(one->pid, s->pid);
+	assert_int_not_equal(one->tid, s->pid);
+	spied_drop(s);
+}
+
+static void children_and_scripts_are_seen(void **state)
+{
+	struct spied *s;
+
+	(void)state;
+	test_file_write(in("script"), "#!/bin/sh\ncat hello\n", 20);
+	chmod(in("script"), 0755);
+	s = spied_run("/bin/sh", "-c", "cd / && exec \"$0\" 2>/dev/null || :", in("script"));
+	spied_assert_access(s, SPR_EXECUTE | SPR_READ_FILE, "%s/script", folder);
+	spied_assert_access(s, SPR_READ_FILE, "/hello");
+	assert_int_equal(spied_unanswered(s), 0);
+	assert_int_equal(spied_count(s, IS_BLIND, NULL), 0);
+	spied_drop(s);
+	s = spied_run("/bin/sh", "-c", "./not_exist.exe 2>/dev/null; :");
+	spied_assert_well(s);
+	spied_drop(s);
+}
+
+/* --- Where relative paths stand ----------------------------------------------------------------
+ */
+
+static void relative_paths_follow_every_move(void **state)
+{
+	static const char *const where[] = { "1",   "a/2",     "a/./3", "a/..//b/4", "5",  "6",
+		                             "a/7", "b/8",     "b/9",   "b/../a/10", "b/11" };
+	struct spied *s = spied_run(FILES, "moves", folder);
+	char path[600];
+
+	(void)state;
+	spied_assert_well(s);
+	for (size_t i = 0; i < sizeof(where) / sizeof(where[0]); i++) {
+		/* getcwd folds the "..": only what stood in the call itself is kept. */
+		snprintf(path, sizeof(path), "%s/%s", folder, i == 9 ? "a/10" : where[i]);
+		spied_assert_access(s, SPR_READ_FILE, "%s", path);
+	}
+	spied_assert_access(s, SPR_STAT, "%s/absent", folder);
+	spied_drop(s);
+}
+
+static void a_move_in_another_thread_never_makes_a_third_path(void **state)
+{
+	struct spied *s = spied_run(FILES, "moves-in-threads", in("a"), in("b"));
+	size_t n[2] = { 0 };
+
+	(void)state;
+	spied_assert_well(s);
+	for (size_t i = 0; i < s->n; i++) {
+		if (s->seen[i].kind != IS_FILE || s->seen[i].op != SPR_OP_open)
+			continue;
+		if (strstr(s->seen[i].path, "/moving")) {
+			const bool in_a = !strcmp(s->seen[i].path, in("a/moving"));
+			assert_true(in_a || !strcmp(s->seen[i].path, in("b/moving")));
+			n[in_a]++;
+		}
+	}
+	assert_int_equal(n[0] + n[1], 3000);
+	spied_drop(s);
+}
+
+static void a_vfork_child_that_moves_leaves_its_parent_where_it_was(void **state)
+{
+	struct spied *s = spied_run(FILES, "vfork-moves", in("a"), in("b"), "/bin/true");
+	const struct seen *exec = spied_find(s, IS_FILE, "/bin/true");
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "%s/a/before", folder);
+	spied_assert_access(s, SPR_READ_FILE, "%s/b/child", folder);
+	spied_assert_access(s, SPR_READ_FILE, "%s/a/after", folder);
+	spied_assert_access(s, SPR_READ_FILE, "%s/a/again", folder);
+	assert_int_equal(exec->op, SPR_OP_execv);
+	assert_int_not_equal(exec->pid, s->pid);
+	assert_int_equal(spied_unanswered(s), 0);
+	spied_drop(s);
+}
+
+static void a_thread_with_its_own_directory_is_asked_each_time(void **state)
+{
+	struct spied *s = spied_run(FILES, "unshared-fs", in("a"), in("b"));
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "%s/a/one", folder);
+	spied_assert_access(s, SPR_READ_FILE, "%s/b/two", folder);
+	spied_drop(s);
+}
+
+static void paths_below_a_new_root_are_the_hosts(void **state)
+{
+	struct spied *s;
+
+	(void)state;
+	if (geteuid() != 0)
+		TEST_SKIP("chroot is for root");
+	mkdir(in("in"), 0755);
+	s = spied_run(FILES, "chroot", folder);
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "%s/in/absolute", folder);
+	spied_assert_access(s, SPR_READ_FILE, "%s/in/relative", folder);
+	assert_int_equal(spied_count(s, IS_BLIND, "chroot"), 1);
+	spied_drop(s);
+}
+
+/* --- Children ------------------------------------------------------------------------------------
+ */
+
+static void a_forked_child_with_no_descriptor_left_is_seen(void **state)
+{
+	struct spied *s = spied_run(FILES, "fork-closed", "/nonexistent/prime",
+	                            "/nonexistent/after");
+	const struct seen *it = spied_find(s, IS_FILE, "/nonexistent/after");
+
+	(void)state;
+	spied_assert_well(s);
+	assert_non_null(it);
+	assert_int_not_equal(it->pid, s->pid);
+	spied_drop(s);
+}
+
+static void a_target_may_close_everything(void **state)
+{
+	struct spied *s = spied_run(FILES, "closes-all", "/nonexistent/1", "/nonexistent/2");
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/1");
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/2");
+	spied_drop(s);
+}
+
+static void vfork_children_execute_fail_and_end(void **state)
+{
+	struct spied *s = spied_run(FILES, "vforks", FILES, "/nonexistent/parent", "60");
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/parent"), 60);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/program"), 20);
+	assert_int_equal(spied_count(s, IS_FILE, FILES), 20);
+	assert_int_equal(spied_unanswered(s), 0);
+	for (size_t i = 0; i < s->n; i++) {
+		const struct seen *it = &s->seen[i];
+		if (it->kind == IS_FILE)
+			assert_int_equal(it->pid == s->pid,
+			                 !strcmp(it->path, "/nonexistent/parent") ||
+			                         (it->pid == s->pid));
+		if (it->kind == IS_PROCESS && it->op == SPR_PROCESS_EXEC)
+			assert_int_not_equal(it->pid, s->pid);
+		if (it->kind == IS_PROCESS && !strcmp(it->path, "/nonexistent/program"))
+			assert_int_equal(spied_error(s, it), ENOENT);
+	}
+	spied_drop(s);
+}
+
+static void forked_children_of_a_threaded_program_write(void **state)
+{
+	const char *n = test_long() ? "5000" : "200";
+	struct spied *s = spied_run(FILES, "forks-in-threads", "/nonexistent/child", n);
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/child"), 4 + atoi(n));
+	spied_drop(s);
+}
+
+static void children_are_seen_whatever_environment_they_get(void **state)
+{
+	static const char *const hows[] = {
+		"execve-empty", "execve-null", "execve-twice", "clearenv", "execl",
+		"execle",       "execlp",      "execvpe",      "execveat", "fexecve",
+		"spawn",        "spawnp",      "system",       "popen",
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(hows) / sizeof(hows[0]); i++) {
+		struct spied *s = spied_run(FILES, "execs", hows[i], FILES, "ends");
+
+		if (s->status || !spied_find(s, IS_FILE, "/nonexistent/atexit"))
+			print_message("by %s:\n", hows[i]);
+		spied_assert_well(s);
+		spied_assert_access(s, SPR_READ_FILE, "/nonexistent/atexit");
+		if (i < 12) /* the last two are executed inside libc */
+			assert_int_equal(spied_unanswered(s), 0);
+		spied_drop(s);
+	}
+}
+
+static void a_child_gets_our_variables_and_no_more(void **state)
+{
+	struct spied *s = spied_run(FILES, "execs", "execve-twice", FILES, "env");
+
+	(void)state;
+	assert_string_equal(s->out, "A\nLD_PRELOAD\nA\nLD_PRELOAD\n"
+	                            "SPARRING_CHANNEL\nSPARRING_PRELOAD\nSPARRING_SPY\n");
+	spied_drop(s);
+}
+
+static void the_users_preload_stays_in_front(void **state)
+{
+	static const char *const extra[] = { "LD_PRELOAD=libm.so.6:libdl.so.2", NULL };
+	struct spied *s = spied_run_in(extra, (const char *const[]){ "/bin/sh", "-c",
+	                                                             "exec \"$0\" value LD_PRELOAD",
+	                                                             FILES, NULL });
+
+	(void)state;
+	spied_assert_well(s);
+	assert_memory_equal(s->out, "libm.so.6:libdl.so.2:/", 22);
+	assert_non_null(strstr(s->out, "$LIB/libsparring-files.so\n"));
+	assert_null(strstr(strstr(s->out, "$LIB") + 1, "$LIB"));
+	spied_drop(s);
+}
+
+static void posix_spawn_gives_what_libc_gives(void **state)
+{
+	struct spied *s = spied_run(FILES, "spawns", FILES, in("a"));
+	const char *const argv[] = { FILES, "spawns", FILES, in("a"), NULL };
+	int status;
+	char *bare = spied_bare(argv, &status), cwd[4096];
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(status, 0);
+	spied_assert_same(s->out, bare);
+	spied_assert_access(s, SPR_READ_FILE | SPR_WRITE | SPR_CREATE, "%s/a/relative", folder);
+	spied_assert_access(s, SPR_READ_FILE, "%s/parent-stays", getcwd(cwd, sizeof(cwd)));
+	spied_assert_access(s, SPR_EXECUTE, "/usr/bin/no-such-program-anywhere");
+	assert_int_equal(spied_error(s, spied_find(s, IS_FILE, "/bin/no-such-program-anywhere")),
+	                 ENOENT);
+	assert_int_equal(spied_unanswered(s), 0);
+	assert_int_equal(spied_count(s, IS_BLIND, NULL), 0);
+	unlink(in("a/relative"));
+	free(bare);
+	spied_drop(s);
+}
+
+/* --- Signals, stacks, ends
+ * ------------------------------------------------------------------------- */
+
+static void a_handler_on_a_small_stack_writes_in_the_middle_of_a_record(void **state)
+{
+	struct spied *s = spied_run(FILES, "signals", "30000", in("handled"));
+	char *handled;
+
+	(void)state;
+	spied_assert_well(s);
+	handled = test_file_read(in("handled"), NULL);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/main"), 30000);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/handler"), atoi(handled));
+	assert_true(atoi(handled) > 10);
+	free(handled);
+	spied_drop(s);
+}
+
+static void a_thousand_longjmps_out_of_records_make_nobody_mute(void **state)
+{
+	struct spied *s = spied_run(FILES, "jumps", "1000");
+
+	(void)state;
+	assert_int_equal(s->status, 0);
+	assert_int_equal(s->stats.lost, 0);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/last"), 1);
+	spied_drop(s);
+}
+
+static void everything_up_to_the_end_is_seen(void **state)
+{
+	static const char *const where[] = { "constructor", "fiber", "destructor1", "atexit",
+		                             "destructor" };
+	struct spied *s = spied_run(FILES, "ends");
+
+	(void)state;
+	spied_assert_well(s);
+	for (size_t i = 0; i < sizeof(where) / sizeof(where[0]); i++)
+		spied_assert_access(s, SPR_READ_FILE, "/nonexistent/%s", where[i]);
+	spied_drop(s);
+}
+
+static void cancellation_points_stay_what_they_are(void **state)
+{
+	struct spied *s;
+
+	(void)state;
+	assert_int_equal(mkfifo(in("fifo"), 0600), 0);
+	s = spied_run(FILES, "cancels", in("fifo"));
+	spied_assert_well(s);
+	spied_drop(s);
+}
+
+/* --- What the spy may not do, or cannot see
+ * ------------------------------------------------------------ */
+
+static void a_filter_that_kills_is_never_met(void **state)
+{
+	static const char *const ways[] = { "prctl", "syscall" };
+
+	(void)state;
+	for (size_t i = 0; i < 2; i++) {
+		struct spied *s = spied_run(FILES, "confined", "10000", ways[i]);
+		char cwd[4096];
+
+		assert_int_equal(s->status, 0);
+		assert_non_null(getcwd(cwd, sizeof(cwd)));
+		spied_assert_access(s, SPR_READ_FILE, "%s/confined", cwd);
+		/* What found no room without a system call is counted: the opens themselves or,
+		 * where the open was written, the result that said it failed. */
+		assert_int_equal(s->n + s->stats.lost, s->stats.written);
+		assert_true(spied_count(s, IS_FILE, NULL) + s->stats.lost >= 10000 + 2);
+		assert_true(s->stats.written <= 1 + 2 * (10000 + 2));
+		spied_drop(s);
+	}
+}
+
+static void a_static_program_is_named_before_it_runs(void **state)
+{
+	struct spied *s = spied_run("/bin/sh", "-c", "\"$0\"; :", spied_program("files_static"));
+	const struct seen *it = spied_find(s, IS_BLIND, "static");
+
+	(void)state;
+	spied_assert_well(s);
+	assert_non_null(it);
+	assert_string_equal(it->path2, spied_program("files_static"));
+	assert_int_not_equal(it->pid, s->pid);
+	assert_int_equal(spied_unanswered(s), 1);
+	spied_drop(s);
+}
+
+static void children_of_a_static_program_are_seen(void **state)
+{
+	struct spied *s = spied_run("/bin/sh", "-c", "\"$0\" \"$1\" ends; :",
+	                            spied_program("files_static"), FILES);
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/atexit");
+	spied_drop(s);
+}
+
+static void a_program_without_descriptors_to_spare_runs_unseen_and_unanswered(void **state)
+{
+	struct spied *s = spied_run(FILES, "limits", FILES, "nofile");
+
+	(void)state;
+	assert_int_equal(s->stats.lost, 0);
+	assert_int_equal(spied_unanswered(s), 1);
+	spied_drop(s);
+}
+
+static void a_limit_on_file_sizes_harms_nobody(void **state)
+{
+	struct spied *s = spied_run(FILES, "limits", FILES, "fsize");
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(spied_unanswered(s), 0);
+	spied_drop(s);
+}
+
+static void a_plain_child_leaves_no_blind_spot(void **state)
+{
+	struct spied *s = spied_run("/bin/sh", "-c", "/bin/true; \"$0\" nothing", FILES);
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_BLIND, NULL), 0);
+	assert_int_equal(spied_unanswered(s), 0);
+	spied_drop(s);
+}
+
+/* --- A library without a recording
+ * ------------------------------------------------------------------------ */
+
+static char *inert_run(const char *channel, int *status)
+{
+	char library[4096], lines[3][4200];
+	char *env[] = { lines[0], lines[1], lines[2], NULL };
+	const char *const argv[] = { spied_program("every_call"), "/nonexistent/every", NULL };
+	char name[] = "/tmp/spied.XXXXXX", *text;
+	const int out = mkstemp(name);
+	pid_t pid;
+
+	assert_int_equal(spr_spy_library(library, sizeof(library)), 0);
+	snprintf(lines[0], sizeof(lines[0]), "LD_PRELOAD=%s", library);
+	snprintf(lines[1], sizeof(lines[1]), "SPARRING_PRELOAD=%s", library);
+	snprintf(lines[2], sizeof(lines[2]), "%s", channel);
+	pid = fork();
+	if (pid == 0)
+		spied_start(argv, env, out);
+	assert_int_equal(waitpid(pid, status, 0), pid);
+	text = test_file_read(name, NULL);
+	unlink(name);
+	close(out);
+	return text;
+}
+
+static void without_a_channel_the_library_does_nothing(void **state)
+{
+	static const char *const channels[] = {
+		"X=1", "SPARRING_CHANNEL=", "SPARRING_CHANNEL=garbage", "SPARRING_CHANNEL=ring:",
+		"SPARRING_CHANNEL=ring:/nonexistent/x.ring", "SPARRING_CHANNEL=ring:/etc/passwd",
+		"SPARRING_CHANNEL=\n\n", "SPARRING_CHANNEL=pipe:/tmp\nunix:x",
+	};
+	const char *const argv[] = { spied_program("every_call"), "/nonexistent/every", NULL };
+	int status, status2;
+	char *bare = spied_bare(argv, &status);
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(channels) / sizeof(channels[0]); i++) {
+		char *text = inert_run(channels[i], &status2);
+		assert_int_equal(status, status2);
+		spied_assert_same(text, bare);
+		free(text);
+	}
+	free(bare);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(open_of_a_missing_file_is_seen_with_its_error),
+		cmocka_unit_test(start_says_program_arguments_and_parent),
+		cmocka_unit_test(access_is_what_the_flags_ask_for),
+		cmocka_unit_test(listing_a_folder_after_chdir_is_seen),
+		cmocka_unit_test(threads_with_small_stacks_are_seen),
+		cmocka_unit_test(children_and_scripts_are_seen),
+		cmocka_unit_test(relative_paths_follow_every_move),
+		cmocka_unit_test(a_move_in_another_thread_never_makes_a_third_path),
+		cmocka_unit_test(a_vfork_child_that_moves_leaves_its_parent_where_it_was),
+		cmocka_unit_test(a_thread_with_its_own_directory_is_asked_each_time),
+		cmocka_unit_test(paths_below_a_new_root_are_the_hosts),
+		cmocka_unit_test(a_forked_child_with_no_descriptor_left_is_seen),
+		cmocka_unit_test(a_target_may_close_everything),
+		cmocka_unit_test(vfork_children_execute_fail_and_end),
+		cmocka_unit_test(forked_children_of_a_threaded_program_write),
+		cmocka_unit_test(children_are_seen_whatever_environment_they_get),
+		cmocka_unit_test(a_child_gets_our_variables_and_no_more),
+		cmocka_unit_test(the_users_preload_stays_in_front),
+		cmocka_unit_test(posix_spawn_gives_what_libc_gives),
+		cmocka_unit_test(a_handler_on_a_small_stack_writes_in_the_middle_of_a_record),
+		cmocka_unit_test(a_thousand_longjmps_out_of_records_make_nobody_mute),
+		cmocka_unit_test(everything_up_to_the_end_is_seen),
+		cmocka_unit_test(cancellation_points_stay_what_they_are),
+		cmocka_unit_test(a_filter_that_kills_is_never_met),
+		cmocka_unit_test(a_static_program_is_named_before_it_runs),
+		cmocka_unit_test(children_of_a_static_program_are_seen),
+		cmocka_unit_test(a_program_without_descriptors_to_spare_runs_unseen_and_unanswered),
+		cmocka_unit_test(a_limit_on_file_sizes_harms_nobody),
+		cmocka_unit_test(a_plain_child_leaves_no_blind_spot),
+		cmocka_unit_test(without_a_channel_the_library_does_nothing),
+	};
+	int failed;
+
+	folder = test_folder_make();
+	mkdir(in("a"), 0755);
+	mkdir(in("b"), 0755);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	test_folder_remove(folder);
+	return failed;
+}
