@@ -370,8 +370,8 @@ static uint64_t segment_upto(struct spr_ring *r, struct spr_ring_desc *desc, uin
 	return final < committed ? final : committed;
 }
 
-/* Nothing has been committed into it. true: go on with it as with any other, its owner has closed it,
- * and that vouches for its identity: its lane counts it and what it lost. */
+/* Nothing has been committed into it. true: go on with it as with any other, its owner has closed
+ * it, and that vouches for its identity: its lane counts it and what it lost. */
 static bool segment_empty(struct spr_ring *r, uint32_t segment, struct spr_ring_desc *desc)
 {
 	struct spr_ring_seg *seg = &r->segs[segment];
@@ -388,7 +388,8 @@ static bool segment_empty(struct spr_ring *r, uint32_t segment, struct spr_ring_
 		spr_shm_ring_segment_recycle(r, segment);
 		return false;
 	}
-	/* Its lane lives, if the identity is there already; if not, nothing is lost by not knowing. */
+	/* Its lane lives, if the identity is there already; if not, nothing is lost by not knowing.
+	 */
 	lane = lane_find(r, seg->owner, spr_load_relaxed(&desc->writer_id));
 	if (lane)
 		lane->idle_pass = r->pass;

@@ -112,7 +112,8 @@ static void orphans_recycle(struct spr_ring *r)
 				continue;
 			if (spr_load_acquire(inuse) & bit) /* [INUSE] */
 				continue;
-			if (spr_cas_acq_rel(&desc->owner, &owner, SPR_OWNER_COLLECTOR)) { /* [CLAIM] */
+			if (spr_cas_acq_rel(&desc->owner, &owner,
+			                    SPR_OWNER_COLLECTOR)) { /* [CLAIM] */
 				r->segs[segment].dead = true;
 				spr_shm_ring_segment_recycle(r, segment);
 			}

@@ -49,8 +49,8 @@ static void lane_close_own(spr_producer *p, const struct spr_lane *lane, uint32_
 }
 
 /* It was left in the middle of lane_adopt(): neither the old segment nor the new one is known to be
- * whole, and the new one holds nothing. Close both; the next record claims anew, as a new writer: the
- * collector may have given this one up by then. */
+ * whole, and the new one holds nothing. Close both; the next record claims anew, as a new writer:
+ * the collector may have given this one up by then. */
 static void lane_unhop(spr_producer *p, struct spr_lane *lane)
 {
 	const uint32_t hop = lane->hop;
@@ -110,16 +110,22 @@ static bool lane_abandoned(const spr_writer *w, const struct spr_lane *lane,
 /* The lane for a record begun while lane 0 is open; NULL: all are open, counted as lost. */
 struct spr_lane *spr_shm_lane_nested(spr_writer *w, const struct spr_slot *slot, uintptr_t sp)
 {
-	for (uint32_t i = 0; i < SPR_LANES; i++) {
+	struct spr_lane *unused = NULL;
+
+	/* All of them, also behind a free one: who proves a lane abandoned may not come by again.
+	 */
+	for (uint32_t i = SPR_LANES; i-- > 0;) {
 		struct spr_lane *lane = &w->lanes[i];
 
 		if (lane->open && lane_abandoned(w, lane, slot, sp))
 			lane_take_back(w, lane);
 		if (!lane->open)
-			return lane;
+			unused = lane;
 	}
-	/* Nothing proven, and this record is lost otherwise: a slot below the new one is dead too, unless
-	 * somebody passes the slots of outer frames around. */
+	if (unused)
+		return unused;
+	/* Nothing proven, and this record is lost otherwise: a slot below the new one is dead too,
+	 * unless somebody passes the slots of outer frames around. */
 	for (uint32_t i = 0; i < SPR_LANES; i++) {
 		struct spr_lane *lane = &w->lanes[i];
 
