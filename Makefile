@@ -143,7 +143,8 @@ $(O)/sparring: $(CLI_OBJS) $(O)/libsparring.a $(O)/sources
 
 $(O)/tests/%_test: $(O)/tests/%_test.o $(TEST_HELP) $(O)/libsparring.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(SAN) -o $@ $(filter %.o,$^) $(O)/libsparring.a -lcmocka $(LIBS) -lm
+	$(Q)$(CC) $(SAN) -o $@ $(filter %.o,$^) $(O)/libsparring.a \
+	  $(if $(filter small,$(WITH_CMOCKA)),,-lcmocka) $(LIBS) -lm
 # A test that looks inside a program names the objects it needs.
 $(O)/tests/spy_test $(O)/tests/spy_calls_test: $(O)/spy/supervise.o $(O)/spy/program.o
 $(O)/tests/bench_stats_test: $(O)/bench/stats.o
@@ -246,11 +247,18 @@ musl:
 	$(Q)$(MAKE) --no-print-directory O=$(O)/musl CC='musl-gcc -idirafter /usr/include \
 	  -idirafter /usr/include/$(MULTIARCH)' WITH_ZSTD= WITH_URING= $(O)/musl/libsparring-writer.a
 
-## aarch64: compiles what needs no library of that machine, with the cross compiler
+## aarch64: cross-compiles what needs no library of that machine; runs those tests under qemu
 aarch64:
 	$(Q)$(MAKE) --no-print-directory O=$(O)/aarch64 CC=aarch64-linux-gnu-gcc \
 	  LD=aarch64-linux-gnu-ld AR=aarch64-linux-gnu-ar OBJCOPY=aarch64-linux-gnu-objcopy \
-	  WITH_ZSTD= WITH_URING= $(O)/aarch64/libsparring.a $(O)/aarch64/libsparring-writer.a
+	  WITH_ZSTD= WITH_URING= WITH_CMOCKA=small CFLAGS='-O2 -g -Itests/small' SAN=-static \
+	  $(O)/aarch64/libsparring.a $(O)/aarch64/libsparring-writer.a \
+	  $(FOREIGN_TESTS:%=$(O)/aarch64/tests/%)
+	$(Q)if command -v qemu-aarch64 >/dev/null; then \
+	  EMULATOR=qemu-aarch64 tests/run.sh -1 -o $(O)/aarch64 -s aarch64 $(FOREIGN_TESTS); \
+	else echo "left out: running them (no qemu-aarch64; make deps-all installs qemu-user)"; fi
+FOREIGN_TESTS = $(patsubst tests/%.c,%,$(wildcard $(patsubst %,tests/%_test.c,error options atomic \
+                  escape clock kinds place probe ring_*)))
 
 ## install: into PREFIX (/usr/local), under DESTDIR if given
 install: all
