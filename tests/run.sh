@@ -8,7 +8,8 @@
 # BUILD/tests/*_test are cmocka programs, tests/cli/*.sh command lines (see cli_one below). NAME
 # (ring_writer_test, cli/show_empty) runs these alone. -s leaves out what tests/sanitizers.txt
 # lists for that sanitizer. As root everything runs a second time as an ordinary user; -1: not.
-# Environment: JOBS (2), TEST_TIMEOUT (seconds a unit may take, 180), V=1 (all output).
+# Environment: JOBS (2), TEST_TIMEOUT (seconds a unit may take, 180), V=1 (all output), EMULATOR (in
+# front of each program).
 set -u
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -66,7 +67,7 @@ one() {
 	cli/*) cli_one "$name" "$dir" >"$out.log" 2>&1; status=$? ;;
 	*)
 		cd "$root" || exit 1
-		CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$TEST_TIMEOUT" "$BUILD/tests/$unit" \
+		CMOCKA_MESSAGE_OUTPUT=TAP timeout -k 5 "$TEST_TIMEOUT" ${EMULATOR:-} "$BUILD/tests/$unit" \
 			>"$out.log" 2>"$out.err" </dev/null
 		status=$?
 		[ -s "$out.err" ] && sed 's/^/# stderr: /' "$out.err" >>"$out.log"
