@@ -1,0 +1,116 @@
+/* SPDX-License-Identifier: MIT */
+/* clean.c - `sparring clean`: removes what dead recordings of this user left behind. */
+#include <errno.h>
+#include <getopt.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "base/place.h"
+#include "cli/cli.h"
+
+static const char help[] =
+	"usage: sparring clean [-q]\n"
+	"\n"
+	"Removes the channels that recordings of yours left behind when they were killed. What a\n"
+	"living recording still uses stays: a lock that the kernel holds tells them apart, not a\n"
+	"process number or an age. Every recording does the same for its own place when it starts.\n"
+	"\n"
+	"  -q, --quiet  say nothing, only remove\n"
+	"  -h, --help   this text\n"
+	"\n"
+	"Looks into $SPARRING_DIR, and sparring-UID in /dev/shm, /tmp and $TMPDIR.\n"
+	"\n"
+	"Exit status: 0; 64 wrong usage; 73 something could not be removed.\n";
+
+struct sweep {
+	const char *path;
+	bool        quiet;
+	int         n_removed;
+};
+
+static void say_removed(void *arg, const char *name)
+{
+	struct sweep *sweep = arg;
+
+	sweep->n_removed++;
+	if (!sweep->quiet)
+		printf("removed %s/%s\n", spr_cli_shown_name(sweep->path), spr_cli_shown_name(name));
+}
+
+/* A place that is not there needs no cleaning, and must not be made for it. */
+static int sweep_folder(const char *folder, struct sweep *sweep)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (lstat(folder, &st))
+		return 0;
+	const int place = spr_place_open(folder, 0, path, sizeof(path));
+	if (place < 0) {
+		spr_cli_say("%s: %s", spr_cli_shown_name(folder), spr_cli_shown_name(spr_error_text()));
+		return place;
+	}
+	sweep->path = path;
+	const int removed = spr_place_sweep(place, say_removed, sweep);
+	close(place);
+	if (removed < 0)
+		spr_cli_say("%s: %s", spr_cli_shown_name(folder), strerror(-removed));
+	return removed < 0 ? removed : 0;
+}
+
+static int sweep_all(bool quiet)
+{
+	const char *const parents[] = { "/dev/shm", "/tmp", getenv("TMPDIR") };
+	struct sweep sweep = { .quiet = quiet };
+	const char *own = getenv("SPARRING_DIR");
+	int worst = 0;
+
+	if (own && *own)
+		worst = sweep_folder(own, &sweep);
+	for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
+		char folder[PATH_MAX];
+
+		if (!parents[i] || !*parents[i])
+			continue;
+		const int n = snprintf(folder, sizeof(folder), "%s/sparring-%u", parents[i],
+		                       (unsigned)geteuid());
+		const int err = n < (int)sizeof(folder) ? sweep_folder(folder, &sweep) : -ENAMETOOLONG;
+		worst = worst ? worst : err;
+	}
+	if (!quiet && !sweep.n_removed)
+		puts("nothing to remove");
+	const int written = spr_cli_finish_stdout();
+	return written != SPR_CLI_OK ? written : worst ? SPR_CLI_NO_OUTPUT : SPR_CLI_OK;
+}
+
+static int clean_run(const struct spr_cli_command *self, int argc, char **argv)
+{
+	static const struct option longs[] = {
+		{ "quiet", no_argument, NULL, 'q' },
+		{ "help", no_argument, NULL, 'h' },
+		{ NULL, 0, NULL, 0 },
+	};
+	bool quiet = false;
+	int c;
+
+	while ((c = spr_cli_option(self, argc, argv, ":qh", longs)) != -1) {
+		if (c == 'h') {
+			fputs(self->help, stdout);
+			return spr_cli_finish_stdout();
+		}
+		if (c == '?')
+			return SPR_CLI_USAGE;
+		quiet = true;
+	}
+	if (optind < argc)
+		return spr_cli_usage(self, "takes no argument, not %s", spr_cli_shown_name(argv[optind]));
+	return sweep_all(quiet);
+}
+
+const struct spr_cli_command spr_cli_clean = {
+	"clean", "removes what dead recordings left behind", help, clean_run,
+};

@@ -1,0 +1,365 @@
+/* SPDX-License-Identifier: MIT */
+/* session.c - one recording: channel, collector, encoder and output, tied together. */
+#include "cli/session.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/place.h"
+#include "cli/cli.h"
+#include "cli/judge.h"
+#include "cli/living.h"
+#include "spy/program.h"
+
+/* Whose records our own are; no channel numbers its writers so high. */
+#define OUR_WRITER (1ull << 62)
+
+#define SYNC_NS 1000000000u /* a trace that is followed, or whose recorder dies, lags no more */
+
+/* --- Opening ------------------------------------------------------------------------- */
+
+/* The sentence names what it is about. */
+static int session_failed(void)
+{
+	spr_cli_say("%s", spr_cli_shown_name(spr_error_text()));
+	return SPR_CLI_FAILED;
+}
+
+/* What dead recordings left goes at the next start. Whether that can be done is not our target's
+ * business. */
+static void sweep_place(void)
+{
+	char path[PATH_MAX];
+	const int place = spr_place_open(NULL, 0, path, sizeof(path));
+
+	if (place >= 0) {
+		(void)spr_place_sweep(place, NULL, NULL);
+		close(place);
+	}
+}
+
+static int open_channel(struct spr_cli_session *s)
+{
+	struct spr_channel_options opt = SPR_CHANNEL_OPTIONS_INIT;
+
+	opt.flags = SPR_GUARD;
+	opt.capacity_bytes = s->opt->capacity_bytes;
+	opt.stall_ms = s->opt->stall_ms;
+	opt.kinds = spr_kinds_files;
+	opt.n_kinds = 3;
+	/* The place and all in it must be the target's to open. */
+	int err = spr_cli_user_become(&s->opt->user);
+	if (err < 0) {
+		spr_cli_say("cannot become %s: %s", s->opt->user.name, strerror(-err));
+		return SPR_CLI_FAILED;
+	}
+	sweep_place();
+	err = spr_channel_open(&s->channel, s->opt->address, &opt);
+	spr_cli_user_return(&s->opt->user);
+	return err < 0 ? session_failed() : SPR_CLI_OK;
+}
+
+static int open_output(struct spr_cli_session *s)
+{
+	struct spr_encoder_options opt = SPR_ENCODER_OPTIONS_INIT;
+
+	opt.kinds = spr_kinds_files;
+	opt.n_kinds = 3;
+	opt.fd = s->part.fd;
+	const int err = spr_encoder_open(&s->encoder, &opt);
+	if (err < 0) {
+		spr_cli_say("%s: cannot be written: %s", spr_cli_shown_name(s->opt->out), strerror(-err));
+		return SPR_CLI_NO_OUTPUT;
+	}
+	return SPR_CLI_OK;
+}
+
+static int open_collector(struct spr_cli_session *s)
+{
+	struct spr_sink inner = SPR_SINK_INIT, sink;
+
+	if (spr_encoder_sink(s->encoder, &inner) < 0)
+		return session_failed();
+	s->watch = spr_cli_watch_open(spr_kinds_files, 3, &inner);
+	if (!s->watch) {
+		spr_cli_say("out of memory");
+		return SPR_CLI_FAILED;
+	}
+	/* Somebody else's programs could shorten the file under us: then it is read, not mapped. */
+	if (spr_collector_open(&s->collector, s->opt->user.other ? SPR_READ : 0) < 0)
+		return session_failed();
+	spr_cli_watch_sink(s->watch, &sink);
+	if (spr_collector_add(s->collector, s->channel, &sink) < 0)
+		return session_failed();
+	return SPR_CLI_OK;
+}
+
+int spr_cli_session_open(struct spr_cli_session *s, const struct spr_cli_session_options *opt,
+                         const struct spr_cli_part *part)
+{
+	*s = (struct spr_cli_session){ .opt = opt, .part = *part };
+	s->began_ns = spr_cli_living_now_ns();
+	s->stats = (struct spr_stats)SPR_STATS_INIT;
+	s->verdict = (struct spr_verdict)SPR_VERDICT_INIT;
+	int status = open_output(s);
+	if (status == SPR_CLI_OK)
+		status = open_channel(s);
+	if (status == SPR_CLI_OK)
+		status = open_collector(s);
+	if (status != SPR_CLI_OK)
+		spr_cli_session_drop(s);
+	return status;
+}
+
+static void session_release(struct spr_cli_session *s)
+{
+	spr_collector_close(s->collector);
+	spr_channel_close(s->channel);
+	spr_cli_watch_close(s->watch);
+	s->collector = NULL;
+	s->channel = NULL;
+	s->watch = NULL;
+}
+
+void spr_cli_session_drop(struct spr_cli_session *s)
+{
+	session_release(s);
+	(void)!spr_encoder_close(s->encoder, NULL);
+	s->encoder = NULL;
+	spr_cli_part_drop(&s->part);
+}
+
+/* --- Running --------------------------------------------------------------------------- */
+
+static void session_step(struct spr_cli_session *s, int timeout_ms, bool *ended)
+{
+	const int64_t n = spr_collector_step(s->collector, timeout_ms);
+
+	if (n > 0)
+		s->n_unsynced += (uint64_t)n;
+	*ended = n == -ENODATA;
+	/* Nonsense of one writer is counted by the channel, and the others go on. */
+	if (n < 0 && n != -ENODATA && n != -EPROTO && n != -EINTR && n != -EAGAIN) {
+		spr_cli_watch_fail(s->watch, (int)n);
+		*ended = true;
+	}
+}
+
+static void session_sync(struct spr_cli_session *s)
+{
+	const uint64_t now_ns = spr_clock_monotonic_ns();
+
+	if (!s->n_unsynced || now_ns < s->sync_at_ns || spr_cli_watch_error(s->watch))
+		return;
+	s->n_unsynced = 0;
+	s->sync_at_ns = now_ns + SYNC_NS;
+	const int err = spr_encoder_sync(s->encoder);
+	if (err < 0)
+		spr_cli_watch_fail(s->watch, err);
+}
+
+static int session_timeout_ms(const struct spr_cli_session *s)
+{
+	const uint64_t now_ns = spr_clock_monotonic_ns();
+
+	if (!s->n_unsynced || spr_cli_watch_error(s->watch))
+		return -1;
+	return now_ns >= s->sync_at_ns ? 0 : (int)((s->sync_at_ns - now_ns) / 1000000 + 1);
+}
+
+void spr_cli_session_run(struct spr_cli_session *s, struct spr_cli_target *t)
+{
+	struct pollfd polled[2] = { { .fd = t->signals, .events = POLLIN },
+	                            { .fd = spr_collector_fd(s->collector), .events = POLLIN } };
+	bool ended = false;
+
+	s->sync_at_ns = spr_clock_monotonic_ns() + SYNC_NS;
+	while (!t->ended) {
+		if (poll(polled, 2, session_timeout_ms(s)) < 0 && errno != EINTR)
+			break;
+		if (polled[1].revents && !ended)
+			session_step(s, 0, &ended);
+		if (ended)
+			polled[1].fd = -1; /* the collector failed; the target is still waited for */
+		session_sync(s);
+		spr_cli_target_tend(t);
+	}
+}
+
+/* --- The end ----------------------------------------------------------------------------- */
+
+static size_t put_text(unsigned char *at, const char *text, size_t most)
+{
+	const size_t n = strnlen(text, most);
+
+	at[0] = (unsigned char)n;
+	at[1] = (unsigned char)(n >> 8);
+	memcpy(at + 2, text, n);
+	return n + 2;
+}
+
+/* For the line at the end: the first few by name, the rest as a number. */
+static void cover(struct spr_cli_session *s, const char *words)
+{
+	const size_t n = strlen(s->coverage), room = sizeof(s->coverage) - n;
+
+	if (s->n_covered++ < 8)
+		snprintf(s->coverage + n, room, "%s%s", n ? ", " : "", words);
+}
+
+void spr_cli_session_blind(struct spr_cli_session *s, uint32_t pid, const char *reason,
+                           const char *text)
+{
+	unsigned char data[4 + 2 + 256 + 2 + 4096];
+	struct spr_record rec = { .data = data, .kind = SPR_KIND_BLIND, .writer = OUR_WRITER,
+	                          .time_ns = spr_clock_monotonic_ns(), .seq = s->n_blind++ };
+	size_t n = 4;
+
+	memcpy(data, &pid, 4);
+	n += put_text(data + n, reason, 256);
+	n += put_text(data + n, text, 4096);
+	rec.bytes = (uint32_t)n;
+	if (!spr_cli_watch_error(s->watch)) {
+		const int err = spr_encoder_put(s->encoder, &rec, 1, NULL, NULL);
+		if (err < 0)
+			spr_cli_watch_fail(s->watch, err);
+	}
+}
+
+static void cover_one(struct spr_cli_session *s, int32_t pid, const char *reason, const char *text)
+{
+	char words[256];
+
+	if (pid > 0)
+		snprintf(words, sizeof(words), "%.40s pid %d %.150s", spr_cli_shown_name(reason), pid,
+		         spr_cli_shown_name(text));
+	else
+		snprintf(words, sizeof(words), "%.100s", spr_cli_shown_name(reason));
+	cover(s, words);
+}
+
+static void blind_program(void *arg, int32_t pid, const char *exe)
+{
+	struct spr_cli_session *s = arg;
+	struct spr_spy_program program;
+	const char *reason = NULL;
+
+	if (spr_spy_program_look(&program, AT_FDCWD, exe) == 0)
+		reason = spr_spy_program_blind(&program);
+	reason = reason ? reason : "never attached";
+	spr_cli_session_blind(s, (uint32_t)pid, reason, exe);
+	s->verdict.reasons |= SPR_BLIND;
+	s->verdict.blind++;
+	cover_one(s, pid, reason, exe);
+}
+
+/* What the spies have written themselves: only to be named at the end. */
+static void blind_known(void *arg, int32_t pid, const char *reason, const char *text)
+{
+	struct spr_cli_session *s = arg;
+
+	s->verdict.reasons |= SPR_BLIND;
+	cover_one(s, pid, reason, text);
+}
+
+static void left_running(void *arg, int32_t pid, const char *exe)
+{
+	spr_cli_session_blind(arg, (uint32_t)pid, SPR_CLI_LEFT_RUNNING, exe);
+}
+
+/* What hooks alone cannot see, of any program. */
+static void blind_run(struct spr_cli_session *s)
+{
+	static const struct {
+		const char *reason, *text;
+	} spots[] = {
+		{ "loader", "what the dynamic loader opens: a program's libraries" },
+		{ "libc internals", "what libc opens by itself: locale, time zone, names of users" },
+		{ "raw calls", "system calls that a program makes without libc" },
+	};
+
+	for (size_t i = 0; i < sizeof(spots) / sizeof(spots[0]); i++) {
+		spr_cli_session_blind(s, 0, spots[i].reason, spots[i].text);
+		s->verdict.reasons |= SPR_BLIND;
+		s->verdict.blind++;
+		cover(s, spots[i].reason);
+	}
+}
+
+static void session_drain(struct spr_cli_session *s, struct spr_cli_target *t)
+{
+	bool ended = false;
+
+	spr_channel_seal(s->channel);
+	while (!ended) {
+		session_step(s, 100, &ended);
+		/* Who is tired of waiting for a pipe that nobody reads may say so. */
+		spr_cli_target_tend(t);
+		if (t->n_impatient > 1) {
+			spr_cli_watch_fail(s->watch, -EINTR);
+			break;
+		}
+	}
+}
+
+static void session_judge(struct spr_cli_session *s)
+{
+	if (spr_channel_stats(s->channel, &s->stats) < 0 ||
+	    spr_channel_verdict(s->channel, &s->verdict) < 0)
+		s->verdict.reasons |= SPR_LOST;
+	blind_run(s);
+	spr_cli_watch_blind(s->watch, blind_known, s);
+	spr_cli_watch_unanswered(s->watch, blind_program, s);
+	/* The channel has counted those that had attached; a child that had not is one more. */
+	const size_t n_living = spr_cli_living_find(spr_channel_address(s->channel), s->began_ns,
+	                                            left_running, s);
+	if (n_living > s->verdict.left_running)
+		s->verdict.left_running = n_living;
+	if (s->verdict.left_running)
+		s->verdict.reasons |= SPR_LEFT_RUNNING;
+	s->verdict.lost += spr_cli_watch_dropped(s->watch);
+	if (s->verdict.lost)
+		s->verdict.reasons |= SPR_LOST;
+}
+
+static void session_name(struct spr_cli_session *s)
+{
+	const int err = spr_cli_watch_error(s->watch);
+
+	if (!err) {
+		s->whole = !spr_cli_part_keep(&s->part, s->opt->out);
+		return;
+	}
+	s->verdict.reasons |= SPR_CUT;
+	if (!s->part.through)
+		spr_cli_say("%s: cannot be written: %s; what was written is in %s",
+		            spr_cli_shown_name(s->opt->out), strerror(-err),
+		            spr_cli_shown_name(s->part.path));
+	else
+		spr_cli_say("%s: cannot be written: %s", spr_cli_shown_name(s->opt->out),
+		            strerror(-err));
+}
+
+void spr_cli_session_close(struct spr_cli_session *s, struct spr_cli_target *t)
+{
+	session_drain(s, t);
+	/* Its last word to the sink comes while the encoder is there; batches that are kept after a
+	 * drain that was given up go with the process. */
+	if (spr_collector_close(s->collector) == 0)
+		s->collector = NULL;
+	session_judge(s);
+	const int err = spr_encoder_close(s->encoder, &s->verdict);
+	if (err < 0)
+		spr_cli_watch_fail(s->watch, err);
+	s->encoder = NULL;
+	session_name(s);
+	s->n_processes = spr_cli_watch_processes(s->watch);
+	session_release(s);
+	spr_cli_part_close(&s->part);
+}

@@ -1,0 +1,54 @@
+/* SPDX-License-Identifier: MIT */
+/*
+ * session.h - one recording: channel, collector, encoder and output, tied together.
+ *
+ *   target's writers --channel--> collector --watch--> encoder --> part --> trace
+ */
+#ifndef SPR_CLI_SESSION_H
+#define SPR_CLI_SESSION_H
+
+#include "cli/part.h"
+#include "cli/target.h"
+#include "cli/watch.h"
+
+struct spr_cli_session_options {
+	const char         *out;
+	const char         *address; /* "ring:" */
+	uint64_t            capacity_bytes;
+	uint32_t            stall_ms;
+	struct spr_cli_user user;
+};
+
+struct spr_cli_session {
+	const struct spr_cli_session_options *opt;
+	spr_channel          *channel;
+	spr_collector        *collector;
+	spr_encoder          *encoder;
+	struct spr_cli_watch *watch;
+	struct spr_cli_part   part;
+	uint64_t              n_unsynced, sync_at_ns;
+	uint64_t              began_ns; /* CLOCK_BOOTTIME */
+	uint64_t              n_blind;
+	size_t                n_processes; /* at the end */
+	struct spr_stats      stats;   /* at the end */
+	struct spr_verdict    verdict; /* at the end */
+	bool                  whole;   /* the trace has its end and its name */
+	char                  coverage[2048]; /* the first blind spots in a few words each */
+	size_t                n_covered;      /* blind spots in all */
+};
+
+/* part: its output; the session's from here on. SPR_CLI_OK, or after a sentence the status to exit
+ * with; nothing is left behind then. */
+int spr_cli_session_open(struct spr_cli_session *s, const struct spr_cli_session_options *opt,
+                         const struct spr_cli_part *part);
+/* Nothing was recorded, for the target could not be started. */
+void spr_cli_session_drop(struct spr_cli_session *s);
+/* Collect until the target has ended. */
+void spr_cli_session_run(struct spr_cli_session *s, struct spr_cli_target *t);
+/* A blind spot: pid 0 is the whole run. */
+void spr_cli_session_blind(struct spr_cli_session *s, uint32_t pid, const char *reason,
+                           const char *text);
+/* Seal, drain, write the verdict, give the trace its name. */
+void spr_cli_session_close(struct spr_cli_session *s, struct spr_cli_target *t);
+
+#endif /* SPR_CLI_SESSION_H */
