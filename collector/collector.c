@@ -109,7 +109,7 @@ static int collector_unbind(struct spr_collector *c)
 			ch = c->entries[i]->ch;
 			ch->ops->bind(ch, &c->bell);
 		}
-		return spr_fail(err, "a sink still keeps batches: release them, then close the collector");
+		return spr_fail(err, "a sink still keeps batches: release them, then close again");
 	}
 	return 0;
 }
@@ -208,8 +208,9 @@ int spr_collector_add(spr_collector *c, spr_channel *ch, const struct spr_sink *
 		return spr_fail(-EBUSY, "spr_collector_add() called from within a sink");
 	err = spr_options_read(&user, sizeof(user), sink);
 	if (err || !user.put || user.flags)
-		return spr_fail(err ? err : -EINVAL, "spr_collector_add: a sink without put, with unknown "
-		                                     "flags or newer than this library");
+		return spr_fail(err ? err : -EINVAL,
+		                "spr_collector_add: a sink without put, with unknown "
+		                "flags or newer than this library");
 	user.size = sizeof(user);
 	if (ch->bell)
 		return spr_fail(-EBUSY, "%s: has a collector already", ch->address);
@@ -250,7 +251,8 @@ static int outer_open(struct spr_collector *c)
 	int err = fd < 0 ? fd : 0;
 
 	if (!err) {
-		c->timer_fd = (int)spr_sys(SYS_timerfd_create, CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
+		c->timer_fd = (int)spr_sys(SYS_timerfd_create, CLOCK_MONOTONIC,
+		                           TFD_CLOEXEC | TFD_NONBLOCK);
 		err = c->timer_fd < 0 ? c->timer_fd : outer_add(fd, c->timer_fd);
 	}
 	if (!err)

@@ -53,7 +53,7 @@ struct spr_collector_entry {
 	uint64_t tend_ns;
 };
 
-/* A descriptor that a channel wants to hear of once. Numbered for life; gen tells its uses apart. */
+/* A descriptor that a channel wants to hear of once. gen tells the uses of a place apart. */
 struct spr_collector_watch {
 	spr_channel *ch; /* NULL: free */
 	uint64_t cookie;

@@ -23,7 +23,7 @@ uint64_t spr_collector_now(const struct spr_collector *c)
 	return c->n_entries ? spr_clock_now(&c->entries[0]->ch->clock) : spr_clock_monotonic_ns();
 }
 
-/* The start of a pass. Of several channels the clock that is behind: nothing on it may be missed. */
+/* The start of a pass; of several channels the clock that is behind. */
 static uint64_t collector_until(const struct spr_collector *c)
 {
 	uint64_t until = SPR_NEVER;

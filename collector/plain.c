@@ -92,8 +92,8 @@ static int plain_sleep(const struct plain *p, uint64_t timeout_ns)
 	struct timespec timeout = { .tv_sec = (time_t)(timeout_ns / 1000000000),
 	                            .tv_nsec = (long)(timeout_ns % 1000000000) };
 
-	return (int)spr_sys(SYS_ppoll, &fd, 1, timeout_ns == SPR_WAIT_FOREVER ? NULL : &timeout, NULL,
-	                    0);
+	return (int)spr_sys(SYS_ppoll, &fd, 1, timeout_ns == SPR_WAIT_FOREVER ? NULL : &timeout,
+	                    NULL, 0);
 }
 
 static int plain_wait(struct spr_waiter *w, uint64_t timeout_ns)

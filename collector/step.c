@@ -160,7 +160,8 @@ static void collector_unpark(struct spr_collector *c)
 	if (!c->parked_ns)
 		return;
 	const uint64_t now = spr_collector_now(c);
-	const bool fired = spr_collector_wait(c, 0) || spr_load_relaxed(&c->state) != SPR_STATE_ASLEEP;
+	const bool fired = spr_collector_wait(c, 0) ||
+	                   spr_load_relaxed(&c->state) != SPR_STATE_ASLEEP;
 	c->looked_ns = now;
 	if (!fired && now + CLOCK_SLOP_NS >= c->parked_ns + c->backstop_ns)
 		collector_alarm(c);
@@ -203,7 +204,7 @@ int64_t spr_collector_step(spr_collector *c, int timeout_ms)
 		return -EINVAL;
 	if (c->stepping)
 		return spr_fail(-EBUSY, "spr_collector_step() called from within a sink");
-	if (!c->n_entries) /* every one of its no channels is drained: better than to wait for ever */
+	if (!c->n_entries) /* all of its no channels are drained */
 		return -ENODATA;
 	c->stepping = true;
 	if (timeout_ms >= 0)

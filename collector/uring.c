@@ -19,6 +19,19 @@
 #include "collector/waiter.h"
 
 #include <errno.h>
+
+#ifdef SPR_NO_URING /* the machine that built it lacks liburing */
+
+int spr_collector_uring_open(struct spr_waiter **out, int wake_fd, bool moves)
+{
+	(void)out;
+	(void)wake_fd;
+	(void)moves;
+	return -ENOTSUP;
+}
+
+#else
+
 #include <liburing.h>
 #include <linux/futex.h>
 #include <poll.h>
@@ -116,7 +129,8 @@ static void uring_take(struct uring *u, const struct io_uring_cqe *cqe)
 		break;
 	case FOR_WATCH:
 		if (cqe->res != -ECANCELED)
-			u->base.fired(u->base.arg, tag, cqe->res < 0 ? POLLNVAL : (uint32_t)cqe->res);
+			u->base.fired(u->base.arg, tag,
+			              cqe->res < 0 ? POLLNVAL : (uint32_t)cqe->res);
 		break;
 	case FOR_READ:
 		u->read_result = cqe->res;
@@ -183,8 +197,9 @@ static int uring_listen(struct spr_waiter *w, uint32_t idx, _Atomic uint32_t *wo
 	sqe = uring_entry(u, FOR_WORD, idx);
 	if (!sqe)
 		return 0;
-	/* liburing 2.3 knows no futex. Never PRIVATE: the word is other processes' too, and a private
-	 * wait set up before the first thread starts would be missed by its wakes (Linux 6.17). */
+	/* liburing 2.3 knows no futex. Never PRIVATE: the word is other processes' too, and a
+	 * private wait set up before the first thread starts would be missed by its wakes
+	 * (Linux 6.17). */
 	sqe->opcode = SPR_IORING_OP_FUTEX_WAIT;
 	sqe->fd = FUTEX2_SIZE_U32;
 	sqe->addr = (uint64_t)(uintptr_t)word;
@@ -453,3 +468,5 @@ int spr_collector_uring_open(struct spr_waiter **out, int wake_fd, bool moves)
 	*out = &u->base;
 	return 0;
 }
+
+#endif /* SPR_NO_URING */

@@ -19,30 +19,30 @@
 
 struct spr_waiter {
 	const struct spr_waiter_ops *ops;
-	/* A watched descriptor is ready (POLLIN, ...; POLLNVAL: it cannot be watched). Only notes it:
-	 * may come out of any call below. */
+	/* A watched descriptor is ready (POLLIN, ...; POLLNVAL: it cannot be watched). Only notes
+	 * it: may come out of any call below. */
 	void (*fired)(void *arg, uint64_t tag, uint32_t events);
 	void *arg;
 	int   wake_fd;     /* an eventfd, not ours; emptied when it wakes us */
-	bool  hears_words; /* listen() works; else a listener thread per word must knock at wake_fd */
+	bool  hears_words; /* listen() works; else a listener thread per word knocks at wake_fd */
 };
 
 struct spr_waiter_ops {
 	const char *name;
-	/* Let wait() return once *word != seen and somebody woke its futex. Asked for again while the
-	 * last one still stands: a no-op, because any wake of the word ends a standing one. */
+	/* Let wait() return once *word != seen and somebody woke its futex. Asked for again while
+	 * the last one still stands: a no-op, because any wake of the word ends a standing one. */
 	int (*listen)(struct spr_waiter *w, uint32_t idx, _Atomic uint32_t *word, uint32_t seen);
 	/* Report `tag` once when fd polls with events. tag < 2^56. */
 	int (*watch)(struct spr_waiter *w, int fd, uint32_t events, uint64_t tag);
 	void (*unwatch)(struct spr_waiter *w, int fd, uint64_t tag);
 	/* Bytes read at `at`, may be short; -errno. */
 	int64_t (*read)(struct spr_waiter *w, int fd, void *buf, size_t n, uint64_t at);
-	/* Return when anything fires, at the latest after timeout_ns (0: look, and see that all asked
-	 * for so far stands). 1 something fired, 0 not (a timeout, a signal handler ran).
+	/* Return when anything fires, at the latest after timeout_ns (0: look, and see that all
+	 * asked for so far stands). 1 something fired, 0 not (a timeout, a signal handler ran).
 	 * -EXDEV: it belongs to another thread; any other error: it is of no use any more. */
 	int (*wait)(struct spr_waiter *w, uint64_t timeout_ns);
-	/* A descriptor that becomes readable when wait(), which last returned 0, would return 1; until
-	 * the next wait(). Made when first asked for, the waiter's; -errno. */
+	/* A descriptor that becomes readable when wait(), which last returned 0, would return 1;
+	 * until the next wait(). Made when first asked for, the waiter's; -errno. */
 	int (*fd)(struct spr_waiter *w);
 	void (*close)(struct spr_waiter *w);
 };

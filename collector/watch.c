@@ -80,8 +80,9 @@ static int bell_watch(void *arg, spr_channel *ch, int fd, uint32_t events, uint6
 	const uint32_t idx = c->free_watch - 1;
 	struct spr_collector_watch *watch = &c->watches[idx];
 	c->free_watch = (uint32_t)watch->fd;
-	*watch = (struct spr_collector_watch){ .ch = ch, .cookie = cookie, .fd = fd, .events = events,
-	                                       .gen = watch->gen };
+	*watch = (struct spr_collector_watch){
+		.ch = ch, .cookie = cookie, .fd = fd, .events = events, .gen = watch->gen
+	};
 	err = c->waiter->ops->watch(c->waiter, fd, events, watch_tag(c, idx));
 	if (err)
 		watch_release(c, idx);

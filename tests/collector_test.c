@@ -71,7 +71,8 @@ static int notes_put(void *arg, spr_batch *b)
 		note(t, "!");
 		return answer;
 	}
-	snprintf(text, sizeof(text), "%s%llu", b->channel->address, (unsigned long long)b->n_records);
+	snprintf(text, sizeof(text), "%s%llu", b->channel->address,
+	         (unsigned long long)b->n_records);
 	note(t, text);
 	t->n_records += b->n_records;
 	if (answer == 1)
@@ -677,7 +678,8 @@ static void many_descriptors_are_watched_at_once(void **state)
 
 	for (int i = 0; i < N; i++) {
 		assert_int_equal(pipe(fds[i]), 0);
-		assert_int_equal(bell->watch(bell->arg, &r->a->base, fds[i][0], POLLIN, (uint64_t)i), 0);
+		assert_int_equal(
+			bell->watch(bell->arg, &r->a->base, fds[i][0], POLLIN, (uint64_t)i), 0);
 	}
 	assert_int_equal(spr_collector_step(r->c, 1), 0);
 	assert_int_equal(r->a->n_ready, 0);
@@ -926,7 +928,8 @@ static void descriptor_shows_the_backstop_too(void **state)
 	assert_int_equal(r->a->n_missed, 1);
 }
 
-/* --- Adding ------------------------------------------------------------------------------------ */
+/* --- Adding ------------------------------------------------------------------------------------
+ */
 
 static void channels_are_added_between_steps(void **state)
 {
@@ -1000,7 +1003,8 @@ static void sink_may_leave_out_all_but_put(void **state)
 	fake_close(b);
 }
 
-/* --- No wake is lost ----------------------------------------------------------------------------- */
+/* --- No wake is lost -----------------------------------------------------------------------------
+ */
 
 struct stress {
 	struct fake_channel *f;
@@ -1067,7 +1071,8 @@ static void wakes_of_a_later_thread_are_never_lost(void **state)
 	pthread_join(l.thread, NULL);
 }
 
-/* --- All of it, in each mode ---------------------------------------------------------------------- */
+/* --- All of it, in each mode
+ * ---------------------------------------------------------------------- */
 
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_open, rig_close)
 
