@@ -47,7 +47,8 @@ static struct spr_sink count_sink(struct count *n)
 }
 
 /* Checks with check(), because it also runs in children. */
-static void step_gets(spr_collector *c, struct fake_channel *f, const struct count *n, uint64_t want)
+static void step_gets(spr_collector *c, struct fake_channel *f, const struct count *n,
+                      uint64_t want)
 {
 	for (int i = 0; i < 100 && n->n_records < want; i++)
 		check(spr_collector_step(c, -1) >= 0); /* the backstop finds it, and counts it */
@@ -272,7 +273,8 @@ static void failing_opens_say_why(void **state)
 	fake_sys_reset();
 }
 
-/* --- Little memory to lock --------------------------------------------------------------------- */
+/* --- Little memory to lock ---------------------------------------------------------------------
+ */
 
 static void ring_that_does_not_fit_is_made_smaller(void **state)
 {
@@ -344,7 +346,8 @@ static void two_hundred_collectors_live_at_once(void **state)
 	}
 }
 
-/* --- Forks ------------------------------------------------------------------------------------- */
+/* --- Forks -------------------------------------------------------------------------------------
+ */
 
 static void child_of_a_fork_disturbs_nothing(void **state)
 {
@@ -370,7 +373,8 @@ static void child_of_a_fork_disturbs_nothing(void **state)
 	assert_int_equal(spr_collector_step(c, 1), 0); /* a wait stands */
 	assert_int_equal(spr_collector_close(c), 0);
 
-	/* A child still holds the ring; no wait of it may swallow the wakes of the next collector. */
+	/* A child still holds the ring; no wait of it may swallow the wakes of the next collector.
+	 */
 	assert_int_equal(spr_collector_open(&c, 0), 0);
 	assert_int_equal(spr_collector_add(c, &f->base, &sink), 0);
 	for (unsigned i = 0; i < 5; i++)
