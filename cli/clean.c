@@ -15,9 +15,9 @@
 static const char help[] =
 	"usage: sparring clean [-q]\n"
 	"\n"
-	"Removes the channels that recordings of yours left behind when they were killed. What a\n"
-	"living recording still uses stays: a lock that the kernel holds tells them apart, not a\n"
-	"process number or an age. Every recording does the same for its own place when it starts.\n"
+	"Removes the channels that recordings of yours left behind when they were killed. What\n"
+	"a living recording still uses stays: a lock that the kernel holds tells them apart, not\n"
+	"a process number or an age. Every recording does so for its own place when it starts.\n"
 	"\n"
 	"  -q, --quiet  say nothing, only remove\n"
 	"  -h, --help   this text\n"
@@ -38,7 +38,7 @@ static void say_removed(void *arg, const char *name)
 
 	sweep->n_removed++;
 	if (!sweep->quiet)
-		printf("removed %s/%s\n", spr_cli_shown_name(sweep->path), spr_cli_shown_name(name));
+		printf("removed %s/%s\n", spr_cli_shown(sweep->path), spr_cli_shown(name));
 }
 
 /* A place that is not there needs no cleaning, and must not be made for it. */
@@ -51,14 +51,14 @@ static int sweep_folder(const char *folder, struct sweep *sweep)
 		return 0;
 	const int place = spr_place_open(folder, 0, path, sizeof(path));
 	if (place < 0) {
-		spr_cli_say("%s: %s", spr_cli_shown_name(folder), spr_cli_shown_name(spr_error_text()));
+		spr_cli_say("%s: %s", spr_cli_shown(folder), spr_cli_shown(spr_error_text()));
 		return place;
 	}
 	sweep->path = path;
 	const int removed = spr_place_sweep(place, say_removed, sweep);
 	close(place);
 	if (removed < 0)
-		spr_cli_say("%s: %s", spr_cli_shown_name(folder), strerror(-removed));
+		spr_cli_say("%s: %s", spr_cli_shown(folder), strerror(-removed));
 	return removed < 0 ? removed : 0;
 }
 
@@ -78,7 +78,8 @@ static int sweep_all(bool quiet)
 			continue;
 		const int n = snprintf(folder, sizeof(folder), "%s/sparring-%u", parents[i],
 		                       (unsigned)geteuid());
-		const int err = n < (int)sizeof(folder) ? sweep_folder(folder, &sweep) : -ENAMETOOLONG;
+		const int err = n < (int)sizeof(folder) ? sweep_folder(folder, &sweep)
+		                                        : -ENAMETOOLONG;
 		worst = worst ? worst : err;
 	}
 	if (!quiet && !sweep.n_removed)
@@ -107,7 +108,8 @@ static int clean_run(const struct spr_cli_command *self, int argc, char **argv)
 		quiet = true;
 	}
 	if (optind < argc)
-		return spr_cli_usage(self, "takes no argument, not %s", spr_cli_shown_name(argv[optind]));
+		return spr_cli_usage(self, "takes no argument, not %s",
+		                     spr_cli_shown(argv[optind]));
 	return sweep_all(quiet);
 }
 

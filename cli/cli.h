@@ -69,7 +69,7 @@ void *spr_cli_grow(void *old, size_t bytes);
 
 /* Text from a target or a user, for a terminal: a string in a small ring of static places, good
  * until eight more have been asked for. */
-const char *spr_cli_shown(const void *text, size_t n_bytes);
-const char *spr_cli_shown_name(const char *text);
+const char *spr_cli_shown_bytes(const void *text, size_t n_bytes);
+const char *spr_cli_shown(const char *text);
 
 #endif /* SPR_CLI_CLI_H */

@@ -13,11 +13,13 @@
 #include "cli/part.h"
 
 static const struct spr_field bytes_field = { .name = "data", .type = SPR_BYTES };
-static const struct spr_kind bytes_kind = { .name = "bytes", .fields = &bytes_field, .n_fields = 1 };
+static const struct spr_kind bytes_kind = { .name = "bytes",
+	                                    .fields = &bytes_field,
+	                                    .n_fields = 1 };
 
 static int input_refused(const char *name, int err)
 {
-	spr_cli_say("%s: %s", spr_cli_shown_name(name), strerror(err));
+	spr_cli_say("%s: %s", spr_cli_shown(name), strerror(err));
 	return SPR_CLI_NO_INPUT;
 }
 
@@ -33,11 +35,11 @@ static int input_open_file(struct spr_cli_input *in, const char *name, bool foll
 	if (fstat(in->fd, &st))
 		return input_refused(name, errno);
 	if (S_ISDIR(st.st_mode)) {
-		spr_cli_say("%s: is a directory, not a trace", spr_cli_shown_name(name));
+		spr_cli_say("%s: is a directory, not a trace", spr_cli_shown(name));
 		return SPR_CLI_NO_INPUT;
 	}
 	if (S_ISREG(st.st_mode) && st.st_size == 0 && !follow) {
-		spr_cli_say("%s: is empty, not a trace", spr_cli_shown_name(name));
+		spr_cli_say("%s: is empty, not a trace", spr_cli_shown(name));
 		return SPR_CLI_CUT;
 	}
 	return SPR_CLI_OK;
@@ -51,8 +53,9 @@ static int input_open_trace(struct spr_cli_input *in)
 	const int err = spr_trace_open(&in->trace, in->fd, &opt);
 	if (err < 0) {
 		/* Its first read may be what finds that standard input is closed. */
-		spr_cli_say("%s: %s", spr_cli_shown_name(in->name), spr_error_text());
-		return err == -EBADF || err == -EIO || err == -EACCES ? SPR_CLI_NO_INPUT : SPR_CLI_CUT;
+		spr_cli_say("%s: %s", spr_cli_shown(in->name), spr_error_text());
+		return err == -EBADF || err == -EIO || err == -EACCES ? SPR_CLI_NO_INPUT
+		                                                      : SPR_CLI_CUT;
 	}
 	in->kinds = spr_trace_kinds(in->trace, &in->n_kinds);
 	return SPR_CLI_OK;
@@ -87,7 +90,7 @@ int spr_cli_input_next(struct spr_cli_input *in, struct spr_record *rec)
 			return got > 0;
 		}
 		in->damaged = true;
-		spr_cli_say("%s: %s", spr_cli_shown_name(in->name), spr_error_text());
+		spr_cli_say("%s: %s", spr_cli_shown(in->name), spr_error_text());
 		if (got != -EBADMSG)
 			return 0;
 	}

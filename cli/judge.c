@@ -16,7 +16,8 @@ static bool blind_is(const struct spr_cli_blind *b, int64_t pid, const struct sp
                      const struct spr_value *text)
 {
 	return b->pid == pid && strlen(b->reason) == reason->n && strlen(b->text) == text->n &&
-	       !memcmp(b->reason, reason->bytes, reason->n) && !memcmp(b->text, text->bytes, text->n);
+	       !memcmp(b->reason, reason->bytes, reason->n) &&
+	       !memcmp(b->text, text->bytes, text->n);
 }
 
 static char *copy_of(const struct spr_value *value)
@@ -115,18 +116,22 @@ static void text_transport(const struct spr_cli_judge *judge, FILE *out)
 
 	fprintf(out, "  transport  %s\n",
 	        v->reasons & mine || judge->damaged ? "incomplete" : "complete");
-	fprintf(out, "    %" PRIu64 " records delivered, %" PRIu64 " lost\n", v->delivered, v->lost);
+	fprintf(out, "    %" PRIu64 " records delivered, %" PRIu64 " lost\n", v->delivered,
+	        v->lost);
 	if (v->reasons & SPR_CUT)
-		fputs("    cut: the trace has no end; its recorder was killed or its disk was full\n", out);
+		fputs("    cut: the trace has no end; its recorder was killed or its disk was "
+		      "full\n",
+		      out);
 	else if (judge->damaged)
 		fputs("    damaged: a part of the trace could not be read\n", out);
 	if (v->reasons & SPR_LEFT_RUNNING)
-		fprintf(out, "    %" PRIu64 " left running: what they did later is not in the trace\n",
+		fprintf(out,
+		        "    %" PRIu64 " left running: what they did later is not in the trace\n",
 		        v->left_running);
 	for (size_t i = 0; i < judge->n_blind; i++) {
 		const struct spr_cli_blind *b = &judge->blind[i];
 		if (is_left_running(b))
-			fprintf(out, "      pid %" PRId64 "  %s\n", b->pid, spr_cli_shown_name(b->text));
+			fprintf(out, "      pid %" PRId64 "  %s\n", b->pid, spr_cli_shown(b->text));
 	}
 }
 
@@ -141,8 +146,8 @@ static void text_coverage(const struct spr_cli_judge *judge, FILE *out)
 			continue;
 		if (b->pid > 0)
 			snprintf(who, sizeof(who), "pid %" PRId64 ": ", b->pid);
-		fprintf(out, "    %s%s%s%s\n", who, spr_cli_shown_name(b->reason), *b->text ? ": " : "",
-		        spr_cli_shown_name(b->text));
+		fprintf(out, "    %s%s%s%s\n", who, spr_cli_shown(b->reason), *b->text ? ": " : "",
+		        spr_cli_shown(b->text));
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * living.h - who of the target's tree still runs: every process whose environment names our channel.
+ * living.h - who of the target's tree still runs: every process whose environment names our
+ * channel.
  *
  * The channel knows those that have attached; a child that was forked a moment ago has not yet, and
  * a static program never does. All of them carry the environment.

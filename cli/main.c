@@ -29,7 +29,8 @@ static void hold_standard_descriptors(void)
 static void print_help(FILE *out)
 {
 	fputs("usage: sparring COMMAND [OPTION...] [ARGUMENT...]\n\n"
-	      "Records which files a program and all its children use, and reads the recording.\n\n",
+	      "Records which files a program and all its children use, and reads what was\n"
+	      "recorded.\n\n",
 	      out);
 	for (size_t i = 0; i < N_COMMANDS; i++)
 		fprintf(out, "  %-8s  %s\n", commands[i]->name, commands[i]->what);
@@ -62,7 +63,8 @@ static int help_about(const char *name)
 	const struct spr_cli_command *command = name ? find_command(name) : NULL;
 
 	if (name && !command) {
-		spr_cli_say("no command \"%s\"; \"sparring --help\" lists them", spr_cli_shown_name(name));
+		spr_cli_say("no command \"%s\"; \"sparring --help\" lists them",
+		            spr_cli_shown(name));
 		return SPR_CLI_USAGE;
 	}
 	if (command)
@@ -85,13 +87,14 @@ int main(int argc, char **argv)
 	if (!strcmp(name, "--version") || !strcmp(name, "-V"))
 		return print_version();
 	if (name[0] == '-') {
-		spr_cli_say("unknown option %s; a command comes first, \"sparring --help\" lists them",
-		            spr_cli_shown_name(name));
+		spr_cli_say("unknown option %s; first comes a command, \"sparring --help\" lists "
+		            "them", spr_cli_shown(name));
 		return SPR_CLI_USAGE;
 	}
 	const struct spr_cli_command *command = find_command(name);
 	if (!command) {
-		spr_cli_say("no command \"%s\"; \"sparring --help\" lists them", spr_cli_shown_name(name));
+		spr_cli_say("no command \"%s\"; \"sparring --help\" lists them",
+		            spr_cli_shown(name));
 		return SPR_CLI_USAGE;
 	}
 	return command->run(command, argc - 1, argv + 1);

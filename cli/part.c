@@ -21,7 +21,7 @@
 
 static int part_refused(const char *out, int err)
 {
-	spr_cli_say("%s: cannot be written: %s", spr_cli_shown_name(out), strerror(err));
+	spr_cli_say("%s: cannot be written: %s", spr_cli_shown(out), strerror(err));
 	return -err;
 }
 
@@ -140,8 +140,8 @@ int spr_cli_part_keep(struct spr_cli_part *p, const char *out)
 	if (!renameat(p->folder, p->part, p->folder, p->out))
 		return 0;
 	const int err = errno;
-	spr_cli_say("%s: cannot be written: %s; the trace is whole in %s", spr_cli_shown_name(out),
-	            strerror(err), spr_cli_shown_name(p->path));
+	spr_cli_say("%s: cannot be written: %s; the trace is whole in %s", spr_cli_shown(out),
+	            strerror(err), spr_cli_shown(p->path));
 	return -err;
 }
 

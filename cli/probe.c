@@ -35,13 +35,13 @@ static void probe_text(void)
 		printf("%-16s %-9s  %s\n", f->name,
 		       found > 0 ? "yes" : found == 0 ? "not built" : "no", f->what);
 		if (found < 0)
-			printf("%-16s %-9s  -> %s\n", "", "", spr_cli_shown_name(spr_error_text()));
+			printf("%-16s %-9s  -> %s\n", "", "", spr_cli_shown(spr_error_text()));
 	}
 	for (size_t i = 0; i < N_VARIABLES; i++) {
 		const char *value = getenv(variables[i]);
 
 		printf("%-16s %-9s  %s\n", variables[i], value ? "set" : "not set",
-		       value ? spr_cli_shown_name(value) : "");
+		       value ? spr_cli_shown(value) : "");
 	}
 }
 
@@ -97,7 +97,8 @@ static int probe_run(const struct spr_cli_command *self, int argc, char **argv)
 		as_json = true;
 	}
 	if (optind < argc)
-		return spr_cli_usage(self, "takes no argument, not %s", spr_cli_shown_name(argv[optind]));
+		return spr_cli_usage(self, "takes no argument, not %s",
+		                     spr_cli_shown(argv[optind]));
 	if (as_json)
 		probe_json();
 	else

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* record.c - `sparring record`: runs a program and writes down which files it and its children use. */
+/* record.c - `sparring record`: runs a program, writes down which files it and its children use. */
 #include <errno.h>
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <limits.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,10 +19,10 @@
 static const char help[] =
 	"usage: sparring record [OPTION...] -- COMMAND [ARGUMENT...]\n"
 	"\n"
-	"Runs COMMAND and records which files it and all its children read, write, list, ask about\n"
-	"or execute. COMMAND behaves as without sparring: same output, same exit status, same\n"
-	"signals. At its end one line on standard error says what was recorded; \"sparring show\"\n"
-	"reads the trace, \"sparring verdict\" tells what it is worth.\n"
+	"Runs COMMAND and records which files it and all its children read, write, list, ask\n"
+	"about or execute. COMMAND behaves as without sparring: same output, same exit status,\n"
+	"same signals. At its end one line on standard error says what was recorded; \"sparring\n"
+	"show\" reads the trace, \"sparring verdict\" tells what it is worth.\n"
 	"\n"
 	"  -o, --output FILE   the trace (default: sparring.spr); \"-\", a pipe or /dev/fd/N is\n"
 	"                      written straight through. An existing file is replaced at the end\n"
@@ -39,12 +40,12 @@ static const char help[] =
 	"                      records are dropped and counted (default 1000)\n"
 	"  -h, --help          this text\n"
 	"\n"
-	"While it runs the trace is FILE.part-XXXXXXXX; \"sparring show --follow FILE\" reads along.\n"
-	"What could not be seen or was lost makes the verdict incomplete and is said.\n"
+	"While it runs the trace is FILE.part-XXXXXXXX; \"sparring show --follow FILE\" reads\n"
+	"along. What could not be seen or was lost makes the verdict incomplete and is said.\n"
 	"\n"
-	"Exit status: COMMAND's own (128 + N if signal N killed it); 120 see --strict; 125 sparring\n"
-	"failed before COMMAND started; 126 COMMAND cannot be executed; 127 there is no COMMAND; 64\n"
-	"wrong usage; 73 FILE cannot be written.\n";
+	"Exit status: COMMAND's own (128 + N if signal N killed it); 120 see --strict; 125\n"
+	"sparring failed before COMMAND started; 126 COMMAND cannot be executed; 127 there is no\n"
+	"COMMAND; 64 wrong usage; 73 FILE cannot be written.\n";
 
 enum {
 	OPT_TRANSPORT = 1000, OPT_BACKEND, OPT_KEEP_SETUID, OPT_STRICT, OPT_REPORT_FD, OPT_NO_ARGV,
@@ -68,6 +69,8 @@ static const struct option longs[] = {
 	{ NULL, 0, NULL, 0 },
 };
 
+#define WORDS_ROOM 2400
+
 struct record {
 	struct spr_cli_session_options opt;
 	const char *user;
@@ -86,12 +89,12 @@ static int refuse_transport(const struct spr_cli_command *self, const char *name
 		return SPR_CLI_OK;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (strlen(known[i]) == n && !strncmp(name, known[i], n)) {
-			spr_cli_say("--transport %s: this sparring is built without it; ring is there", name);
+			spr_cli_say("--transport %s: not built in; ring is there", name);
 			return SPR_CLI_FAILED;
 		}
 	}
 	return spr_cli_usage(self, "--transport %s: there is no such transport",
-	                     spr_cli_shown_name(name));
+	                     spr_cli_shown(name));
 }
 
 static int refuse_backend(const struct spr_cli_command *self, const char *name)
@@ -102,11 +105,11 @@ static int refuse_backend(const struct spr_cli_command *self, const char *name)
 		return SPR_CLI_OK;
 	for (size_t i = 0; i < sizeof(known) / sizeof(known[0]); i++) {
 		if (!strcmp(name, known[i])) {
-			spr_cli_say("--backend %s: this sparring is built without it; hooks is there", name);
+			spr_cli_say("--backend %s: not built in; hooks is there", name);
 			return SPR_CLI_FAILED;
 		}
 	}
-	return spr_cli_usage(self, "--backend %s: there is no such backend", spr_cli_shown_name(name));
+	return spr_cli_usage(self, "--backend %s: there is no such backend", spr_cli_shown(name));
 }
 
 static int choose_report_fd(const struct spr_cli_command *self, struct record *r, const char *text)
@@ -114,9 +117,9 @@ static int choose_report_fd(const struct spr_cli_command *self, struct record *r
 	uint64_t fd;
 
 	if (!spr_cli_parse_number(text, INT_MAX, &fd))
-		return spr_cli_usage(self, "--report-fd %s: not a descriptor", spr_cli_shown_name(text));
+		return spr_cli_usage(self, "--report-fd %s: not a descriptor", spr_cli_shown(text));
 	if (fcntl((int)fd, F_GETFD) < 0)
-		return spr_cli_usage(self, "--report-fd %s: is not open", spr_cli_shown_name(text));
+		return spr_cli_usage(self, "--report-fd %s: is not open", spr_cli_shown(text));
 	/* It is for us: the target must not find it. Standard ones stay as they are. */
 	if (fd > STDERR_FILENO)
 		(void)fcntl((int)fd, F_SETFD, FD_CLOEXEC);
@@ -132,13 +135,13 @@ static int choose_number(const struct spr_cli_command *self, struct record *r, i
 	if (c == OPT_CAPACITY) {
 		if (!spr_cli_parse_bytes(text, &n) || !n)
 			return spr_cli_usage(self, "--capacity %s: not a size; write 64M or 1G",
-			                     spr_cli_shown_name(text));
+			                     spr_cli_shown(text));
 		r->opt.capacity_bytes = n;
 		return SPR_CLI_OK;
 	}
 	if (!spr_cli_parse_number(text, UINT32_MAX, &n) || !n)
 		return spr_cli_usage(self, "--stall-ms %s: not a number of milliseconds",
-		                     spr_cli_shown_name(text));
+		                     spr_cli_shown(text));
 	r->opt.stall_ms = (uint32_t)n;
 	return SPR_CLI_OK;
 }
@@ -170,54 +173,70 @@ static int choose(const struct spr_cli_command *self, struct record *r, int c)
 static int could_not_execute(const char *name, int err)
 {
 	if (err == -ENOENT && !strchr(name, '/'))
-		spr_cli_say("%s: command not found", spr_cli_shown_name(name));
+		spr_cli_say("%s: command not found", spr_cli_shown(name));
 	else
-		spr_cli_say("%s: cannot be executed: %s", spr_cli_shown_name(name), strerror(-err));
+		spr_cli_say("%s: cannot be executed: %s", spr_cli_shown(name), strerror(-err));
 	return err == -ENOENT ? SPR_CLI_NOT_FOUND : SPR_CLI_NOT_EXECUTABLE;
 }
 
-static const char *verdict_words(const struct spr_cli_session *s, char *out, size_t room)
+__attribute__((format(printf, 2, 3))) static void words_add(char words[WORDS_ROOM],
+                                                            const char *format, ...)
+{
+	const size_t n = strlen(words);
+	va_list args;
+
+	va_start(args, format);
+	vsnprintf(words + n, WORDS_ROOM - n, format, args);
+	va_end(args);
+}
+
+/* "complete", or "incomplete (lost: 3; blind: loader, pid 77 static)". */
+static void verdict_words(const struct spr_cli_session *s, char words[WORDS_ROOM])
 {
 	const struct spr_verdict *v = &s->verdict;
-	int n = 0;
+	const char *between = " (";
 
-	if (!v->reasons)
-		return "complete";
-	n = snprintf(out, room, "incomplete (");
-	if (v->reasons & SPR_CUT)
-		n += snprintf(out + n, room - (size_t)n, "cut; ");
-	if (v->reasons & SPR_LOST)
-		n += snprintf(out + n, room - (size_t)n, "lost: %" PRIu64 "; ", v->lost);
-	if (v->reasons & SPR_LEFT_RUNNING)
-		n += snprintf(out + n, room - (size_t)n, "left running: %" PRIu64 "; ", v->left_running);
-	if (v->reasons & SPR_BLIND) {
-		n += snprintf(out + n, room - (size_t)n, "blind: %s; ", s->coverage);
-		if (s->n_covered > 8)
-			n += snprintf(out + n - 2, room - (size_t)n, " and %zu more; ", s->n_covered - 8) - 2;
+	strcpy(words, v->reasons ? "incomplete" : "complete");
+	if (v->reasons & SPR_CUT) {
+		words_add(words, "%scut", between);
+		between = "; ";
 	}
-	snprintf(out + n - 2, room - (size_t)n + 2, ")");
-	return out;
+	if (v->reasons & SPR_LOST) {
+		words_add(words, "%slost: %" PRIu64, between, v->lost);
+		between = "; ";
+	}
+	if (v->reasons & SPR_LEFT_RUNNING) {
+		words_add(words, "%sleft running: %" PRIu64, between, v->left_running);
+		between = "; ";
+	}
+	if (v->reasons & SPR_BLIND)
+		words_add(words, "%sblind: %s", between, s->coverage);
+	if (s->n_covered > SPR_CLI_COVERED_MAX)
+		words_add(words, " and %zu more", s->n_covered - SPR_CLI_COVERED_MAX);
+	if (v->reasons)
+		words_add(words, ")");
 }
 
 /* One line, in one write, and no word more: nobody is left to ask where it goes. */
 static void report(const struct record *r, const struct spr_cli_session *s)
 {
-	char words[2400], line[8000];
+	const struct spr_stats *st = &s->stats;
+	char words[WORDS_ROOM], line[WORDS_ROOM + 6000];
 	const char *file = s->whole || s->part.through ? r->opt.out : s->part.path;
 
 	if (r->quiet)
 		return;
+	verdict_words(s, words);
 	int n = snprintf(line, sizeof(line),
 	                 "sparring: %" PRIu64 " records, %zu processes, %s: %s\n",
-	                 s->stats.delivered + s->n_blind,
-	                 s->n_processes, verdict_words(s, words, sizeof(words)),
-	                 spr_cli_shown_name(file));
+	                 st->delivered + s->n_blind, s->n_processes, words, spr_cli_shown(file));
 	if (r->verbose)
 		n += snprintf(line + n, sizeof(line) - (size_t)n,
-		              "sparring: %u writers, %" PRIu64 " bytes, %" PRIu64 " stalls, %" PRIu64
-		              " wakes, %" PRIu64 " written, %" PRIu64 " lost, %" PRIu64 " refused\n",
-		              s->stats.n_writers, s->stats.written_bytes, s->stats.stalls, s->stats.wakes,
-		              s->stats.written, s->stats.lost, s->stats.refused);
+		              "sparring: %u writers, %" PRIu64 " bytes, %" PRIu64 " written, "
+		              "%" PRIu64 " lost, %" PRIu64 " refused, %" PRIu64 " stalls, %" PRIu64
+		              " wakes\n",
+		              st->n_writers, st->written_bytes, st->written, st->lost, st->refused,
+		              st->stalls, st->wakes);
 	(void)!write(r->report_fd, line, (size_t)n);
 }
 
@@ -228,8 +247,8 @@ static void find_program(char *out, size_t room, const char *name)
 
 	while (!strchr(name, '/') && at && *at) {
 		const size_t n = strcspn(at, ":");
-		if (snprintf(out, room, "%.*s/%s", n ? (int)n : 1, n ? at : ".", name) < (int)room &&
-		    !access(out, X_OK))
+		snprintf(out, room, "%.*s/%s", n ? (int)n : 1, n ? at : ".", name);
+		if (!access(out, X_OK))
 			return;
 		at += n + (at[n] == ':');
 	}
@@ -273,7 +292,7 @@ static char **target_environment(const struct record *r, const struct spr_cli_se
 		setenv("LOGNAME", r->opt.user.name, 1);
 	}
 	if (spr_spy_environment(&env, environ, spr_channel_address(s->channel), &opt) < 0) {
-		spr_cli_say("%s", spr_cli_shown_name(spr_error_text()));
+		spr_cli_say("%s", spr_cli_shown(spr_error_text()));
 		return NULL;
 	}
 	return env;
@@ -330,5 +349,5 @@ static int record_run(const struct spr_cli_command *self, int argc, char **argv)
 }
 
 const struct spr_cli_command spr_cli_record = {
-	"record", "runs a program and records which files it and its children use", help, record_run,
+	"record", "runs a program and records which files it uses", help, record_run,
 };

@@ -60,12 +60,12 @@ int spr_cli_option(const struct spr_cli_command *self, int argc, char **argv, co
 	optopt = 0;
 	const int c = getopt_long(argc, argv, letters, longs, NULL);
 	if (c == ':') {
-		spr_cli_usage(self, "%s needs a value", spr_cli_shown_name(argv[optind - 1]));
+		spr_cli_usage(self, "%s needs a value", spr_cli_shown(argv[optind - 1]));
 		return '?';
 	}
 	if (c == '?') {
 		const char *word = wrong_word(argv, letter);
-		spr_cli_usage(self, "unknown option %s", spr_cli_shown_name(word));
+		spr_cli_usage(self, "unknown option %s", spr_cli_shown(word));
 	}
 	return c;
 }
@@ -79,7 +79,7 @@ const char *spr_cli_operand(const struct spr_cli_command *self, int argc, char *
 	}
 	if (optind + 1 < argc) {
 		spr_cli_usage(self, "one %s at a time, not also %s", what,
-		              spr_cli_shown_name(argv[optind + 1]));
+		              spr_cli_shown(argv[optind + 1]));
 		return NULL;
 	}
 	return argv[optind];
@@ -146,7 +146,7 @@ void *spr_cli_grow(void *old, size_t bytes)
 	return grown;
 }
 
-const char *spr_cli_shown(const void *text, size_t n_bytes)
+const char *spr_cli_shown_bytes(const void *text, size_t n_bytes)
 {
 	static char ring[8][4200];
 	static unsigned turn;
@@ -156,7 +156,7 @@ const char *spr_cli_shown(const void *text, size_t n_bytes)
 	return out;
 }
 
-const char *spr_cli_shown_name(const char *text)
+const char *spr_cli_shown(const char *text)
 {
-	return spr_cli_shown(text, strlen(text));
+	return spr_cli_shown_bytes(text, strlen(text));
 }

@@ -27,7 +27,7 @@
 /* The sentence names what it is about. */
 static int session_failed(void)
 {
-	spr_cli_say("%s", spr_cli_shown_name(spr_error_text()));
+	spr_cli_say("%s", spr_cli_shown(spr_error_text()));
 	return SPR_CLI_FAILED;
 }
 
@@ -74,7 +74,8 @@ static int open_output(struct spr_cli_session *s)
 	opt.fd = s->part.fd;
 	const int err = spr_encoder_open(&s->encoder, &opt);
 	if (err < 0) {
-		spr_cli_say("%s: cannot be written: %s", spr_cli_shown_name(s->opt->out), strerror(-err));
+		spr_cli_say("%s: cannot be written: %s", spr_cli_shown(s->opt->out),
+		            strerror(-err));
 		return SPR_CLI_NO_OUTPUT;
 	}
 	return SPR_CLI_OK;
@@ -186,7 +187,7 @@ void spr_cli_session_run(struct spr_cli_session *s, struct spr_cli_target *t)
 		if (polled[1].revents && !ended)
 			session_step(s, 0, &ended);
 		if (ended)
-			polled[1].fd = -1; /* the collector failed; the target is still waited for */
+			polled[1].fd = -1; /* it failed; the target is still waited for */
 		session_sync(s);
 		spr_cli_target_tend(t);
 	}
@@ -209,7 +210,7 @@ static void cover(struct spr_cli_session *s, const char *words)
 {
 	const size_t n = strlen(s->coverage), room = sizeof(s->coverage) - n;
 
-	if (s->n_covered++ < 8)
+	if (s->n_covered++ < SPR_CLI_COVERED_MAX)
 		snprintf(s->coverage + n, room, "%s%s", n ? ", " : "", words);
 }
 
@@ -237,10 +238,10 @@ static void cover_one(struct spr_cli_session *s, int32_t pid, const char *reason
 	char words[256];
 
 	if (pid > 0)
-		snprintf(words, sizeof(words), "%.40s pid %d %.150s", spr_cli_shown_name(reason), pid,
-		         spr_cli_shown_name(text));
+		snprintf(words, sizeof(words), "%.40s pid %d %.150s", spr_cli_shown(reason), pid,
+		         spr_cli_shown(text));
 	else
-		snprintf(words, sizeof(words), "%.100s", spr_cli_shown_name(reason));
+		snprintf(words, sizeof(words), "%.100s", spr_cli_shown(reason));
 	cover(s, words);
 }
 
@@ -280,7 +281,8 @@ static void blind_run(struct spr_cli_session *s)
 		const char *reason, *text;
 	} spots[] = {
 		{ "loader", "what the dynamic loader opens: a program's libraries" },
-		{ "libc internals", "what libc opens by itself: locale, time zone, names of users" },
+		{ "libc internals",
+		  "what libc opens by itself: locale, time zone, names of users" },
 		{ "raw calls", "system calls that a program makes without libc" },
 	};
 
@@ -339,10 +341,10 @@ static void session_name(struct spr_cli_session *s)
 	s->verdict.reasons |= SPR_CUT;
 	if (!s->part.through)
 		spr_cli_say("%s: cannot be written: %s; what was written is in %s",
-		            spr_cli_shown_name(s->opt->out), strerror(-err),
-		            spr_cli_shown_name(s->part.path));
+		            spr_cli_shown(s->opt->out), strerror(-err),
+		            spr_cli_shown(s->part.path));
 	else
-		spr_cli_say("%s: cannot be written: %s", spr_cli_shown_name(s->opt->out),
+		spr_cli_say("%s: cannot be written: %s", spr_cli_shown(s->opt->out),
 		            strerror(-err));
 }
 

@@ -11,6 +11,9 @@
 #include "cli/target.h"
 #include "cli/watch.h"
 
+/* So many blind spots stand by name in the line at the end. */
+#define SPR_CLI_COVERED_MAX 8
+
 struct spr_cli_session_options {
 	const char         *out;
 	const char         *address; /* "ring:" */

@@ -15,9 +15,9 @@
 static const char help[] =
 	"usage: sparring show [OPTION...] FILE\n"
 	"\n"
-	"Prints the records of the trace FILE (\"-\": standard input), oldest first: seconds since\n"
-	"the first one, process, kind, what was called, and with which path. A call that failed\n"
-	"ends with the name of its error.\n"
+	"Prints the records of the trace FILE (\"-\": standard input), oldest first: seconds\n"
+	"since the first one, process, kind, what was called, and with which path. A call that\n"
+	"failed ends with the name of its error.\n"
 	"\n"
 	"  --json      a JSON object per line instead of a table\n"
 	"  --summary   counts instead of records: processes, paths, calls, folders, verdict\n"
@@ -29,8 +29,8 @@ static const char help[] =
 	"  --follow    go on while the recording to FILE still runs\n"
 	"  -h, --help  this text\n"
 	"\n"
-	"Exit status: 0 everything in the file was read, 2 it is cut, damaged or no trace, 64 wrong\n"
-	"usage, 66 no such file, 73 cannot write.\n";
+	"Exit status: 0 everything in the file was read, 2 it is cut, damaged or no trace, 64\n"
+	"wrong usage, 66 no such file, 73 cannot write.\n";
 
 #define CHOICES_MAX 32
 
@@ -169,7 +169,7 @@ static void show_summary(struct show *show, const char *name, uint64_t n_read)
 		spr_cli_json_line(&show->json, stdout);
 		return;
 	}
-	printf("trace        %s\n", spr_cli_shown_name(name));
+	printf("trace        %s\n", spr_cli_shown(name));
 	spr_cli_summary_text(show->sums, n_read, stdout);
 	spr_cli_judge_text(&show->judge, stdout);
 }
@@ -186,7 +186,8 @@ static int show_file(struct show *show, const char *name)
 		show->sums = spr_cli_summary_open();
 	if (show->from.given && spr_trace_frame(in.trace, 0, &frame) >= 0) {
 		show->start_ns = frame.first_ns;
-		/* A pipe cannot be sought; then all is read and the early records are passed over. */
+		/* A pipe cannot be sought; then all is read and the early records are passed over.
+		 */
 		(void)!spr_trace_seek(in.trace, moment_ns(&show->from, show->start_ns));
 	}
 	if (!show->as_json && !show->summary)
@@ -227,13 +228,13 @@ static int show_choice(const struct spr_cli_command *self, struct show *show, in
 			return spr_cli_usage(self, "too many --pid");
 		if (!spr_cli_parse_number(optarg, INT32_MAX, &show->pids[show->n_pids++]))
 			return spr_cli_usage(self, "--pid %s: not a process number",
-			                     spr_cli_shown_name(optarg));
+			                     spr_cli_shown(optarg));
 		return 0;
 	default:
 		if (parse_moment(optarg, c == 'F' ? &show->from : &show->to))
 			return 0;
 		return spr_cli_usage(self, "--%s %s: not a time; write 1.5, 200ms or @NANOSECONDS",
-		                     c == 'F' ? "from" : "to", spr_cli_shown_name(optarg));
+		                     c == 'F' ? "from" : "to", spr_cli_shown(optarg));
 	}
 }
 

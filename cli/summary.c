@@ -235,7 +235,7 @@ void spr_cli_summary_add(struct spr_cli_summary *s, const struct spr_kind *kind,
 
 /* --- Saying ----------------------------------------------------------------------- */
 
-/* Each path counts once in each of these but the last two, which need that nothing else is known. */
+/* A path counts once in each of these; in "probed" only if nothing else was done with it. */
 static const struct {
 	const char *name, *text;
 	uint32_t    ways, but;
@@ -254,12 +254,13 @@ static void text_words(struct words *set, FILE *out, size_t most)
 	words_sort(set);
 	for (size_t i = 0; i < set->n && i < most; i++)
 		fprintf(out, "  %9" PRIu64 "  %s\n", set->at[i].count,
-		        spr_cli_shown(set->at[i].text, set->at[i].n_bytes));
+		        spr_cli_shown_bytes(set->at[i].text, set->at[i].n_bytes));
 }
 
 void spr_cli_summary_text(struct spr_cli_summary *s, uint64_t n_read, FILE *out)
 {
-	fprintf(out, "records      %" PRIu64 " in the file, %" PRIu64 " calls and events shown here\n",
+	fprintf(out,
+	        "records      %" PRIu64 " in the file, %" PRIu64 " calls and events shown here\n",
 	        n_read, s->n_records);
 	fprintf(out, "processes    %zu\n", s->pids.n);
 	fprintf(out, "time         %.6f s\n", (double)(s->last_ns - s->first_ns) / 1e9);

@@ -19,7 +19,7 @@
 
 static int user_unknown(const char *name)
 {
-	spr_cli_say("--user %s: no such user", spr_cli_shown_name(name));
+	spr_cli_say("--user %s: no such user", spr_cli_shown(name));
 	return -ENOENT;
 }
 
@@ -39,7 +39,7 @@ int spr_cli_user_find(struct spr_cli_user *user, const char *name)
 		return 0;
 	if (geteuid() != 0) {
 		spr_cli_say("--user %s: only root can run a program as somebody else",
-		            spr_cli_shown_name(asked));
+		            spr_cli_shown(asked));
 		return -EPERM;
 	}
 	user->other = true;
@@ -94,8 +94,8 @@ int spr_cli_target_prepare(struct spr_cli_target *t)
 	sigset_t set;
 
 	*t = (struct spr_cli_target){ .pid = -1, .signals = -1 };
-	/* Blocked, not handled: SIGPIPE and SIGXFSZ become errors of our writes, in all threads that
-	 * are made from now on. */
+	/* Blocked, not handled: SIGPIPE and SIGXFSZ become errors of our writes, in all threads
+	 * that are made from now on. */
 	forwarded_set(&set);
 	sigaddset(&set, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &set, &t->mask);
@@ -128,9 +128,9 @@ static void child_exec(const struct spr_cli_target *t, char **argv, char **env,
 {
 	int err = 0;
 
-	if (user->other &&
-	    (setgroups((size_t)user->n_groups, user->groups) ||
-	     setresgid(user->gid, user->gid, user->gid) || setresuid(user->uid, user->uid, user->uid)))
+	if (user->other && (setgroups((size_t)user->n_groups, user->groups) ||
+	                    setresgid(user->gid, user->gid, user->gid) ||
+	                    setresuid(user->uid, user->uid, user->uid)))
 		err = errno;
 	sigaction(SIGCHLD, &t->child, NULL);
 	sigprocmask(SIG_SETMASK, &t->mask, NULL);
@@ -229,7 +229,7 @@ static pid_t parent_of(pid_t pid)
 	const ssize_t n = read(fd, text, sizeof(text) - 1);
 	close(fd);
 	text[n > 0 ? n : 0] = '\0';
-	/* The name may hold anything, parentheses too: what follows the last one is ours to read. */
+	/* The name may hold anything, parentheses too: what follows the last one is ours. */
 	const char *after = strrchr(text, ')');
 	int parent;
 	return after && sscanf(after, ") %*c %d", &parent) == 1 ? parent : 0;

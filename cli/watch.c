@@ -176,7 +176,8 @@ static void event_add(struct spr_cli_watch *w, const struct event *event)
 		    e->what == event->what && e->pid == event->pid)
 			return;
 	}
-	struct event *events = room_for_one(w, w->events, w->n_events, &w->events_room, sizeof(*events));
+	struct event *events = room_for_one(w, w->events, w->n_events, &w->events_room,
+	                                    sizeof(*events));
 	if (!events)
 		return;
 	w->events = events;
@@ -185,7 +186,7 @@ static void event_add(struct spr_cli_watch *w, const struct event *event)
 	*chain = w->n_events++;
 }
 
-static void see_process(struct spr_cli_watch *w, const struct spr_record *rec)
+static void see_image(struct spr_cli_watch *w, const struct spr_record *rec)
 {
 	struct event event = { .time_ns = rec->time_ns, .writer = rec->writer, .pid = rec->pid };
 	struct spr_value op, exe;
@@ -197,7 +198,9 @@ static void see_process(struct spr_cli_watch *w, const struct spr_record *rec)
 	const char *label = spr_cli_label(&w->process->fields[field], &op);
 	if (!label)
 		return;
-	event.what = !strcmp(label, "exec") ? IS_EXEC : !strcmp(label, "start") ? IS_START : IS_EXIT;
+	event.what = !strcmp(label, "start") ? IS_START : IS_EXIT;
+	if (!strcmp(label, "exec"))
+		event.what = IS_EXEC;
 	event.exe = exe_find(w, exe.bytes, exe.n);
 	if (event.exe != NOWHERE)
 		event_add(w, &event);
@@ -249,7 +252,7 @@ static void see_batch(struct spr_cli_watch *w, spr_batch *b)
 		return;
 	while (spr_batch_next(b, &rec) > 0) {
 		if (rec.kind == w->process_at)
-			see_process(w, &rec);
+			see_image(w, &rec);
 		else if (rec.kind == w->result_at && w->result_at)
 			see_result(w, &rec);
 		else if (rec.kind == SPR_KIND_BLIND)
@@ -373,7 +376,8 @@ static void exe_look(struct exe *e)
 
 /* Did the image that started come from this exec? A static program passes our environment on: what
  * it becomes later answers, but it itself ran unseen. Scripts are answered by their interpreter. */
-static bool exe_answers(struct spr_cli_watch *w, const struct event *exec, const struct event *start)
+static bool exe_answers(struct spr_cli_watch *w, const struct event *exec,
+                        const struct event *start)
 {
 	struct exe *asked = &w->exes[exec->exe], *came = &w->exes[start->exe];
 
@@ -423,7 +427,8 @@ void spr_cli_watch_unanswered(struct spr_cli_watch *w,
 
 		if (e->what == IS_EXEC && e->failed)
 			continue;
-		if (asked && (asked->pid != e->pid || e->what != IS_START || !exe_answers(w, asked, e)))
+		if (asked &&
+		    (asked->pid != e->pid || e->what != IS_START || !exe_answers(w, asked, e)))
 			unanswered(w, asked, each, arg);
 		asked = e->what == IS_EXEC ? e : NULL;
 	}
