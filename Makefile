@@ -129,7 +129,8 @@ $(O)/spy.map: spy/exports.h base/calls.h
 $(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(O)/spy.map $(O)/sources
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -nostartfiles -Wl,-soname,libsparring-files.so \
-	  -Wl,-z,now -Wl,-z,defs -Wl,-z,initfirst -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \
+	  -Wl,-z,now -Wl,-z,defs -Wl,-z,initfirst \
+	  -Wl,-Bsymbolic-functions -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \
 	  $(O)/libsparring-writer.a $(O)/inside/libbase.a
 
 $(STUB):

@@ -115,9 +115,9 @@ enum spr_shape {
 	TWIN(__readlink_chk, readlink, LIBC, SPR_READ_FILE, P, 9) \
 	CALL(readlinkat, readlinkat, RAW, SPR_READ_FILE, DP, 9) \
 	TWIN(__readlinkat_chk, readlinkat, LIBC, SPR_READ_FILE, DP, 9) \
-	CALL(realpath, none, PTR, SPR_STAT, P, 9) \
-	TWIN(__realpath_chk, realpath, PTR, SPR_STAT, P, 9) \
-	CALL(canonicalize_file_name, none, PTR, SPR_STAT, P, 9) \
+	CALL(realpath, none, HAND, SPR_STAT, P, 9) \
+	TWIN(__realpath_chk, realpath, HAND, SPR_STAT, P, 9) \
+	CALL(canonicalize_file_name, none, HAND, SPR_STAT, P, 9) \
 	CALL(statfs, statfs, RAW, SPR_STAT, P, 9) \
 	TWIN(statfs64, statfs, RAW, SPR_STAT, P, 9) \
 	CALL(statvfs, none, LIBC, SPR_STAT, P, 9) \
@@ -137,10 +137,10 @@ enum spr_shape {
 	TWIN(scandirat64, scandirat, LIBC, SPR_LIST_DIR, DP, 9) \
 	CALL(glob, none, HAND, SPR_LIST_DIR, P, 9) \
 	TWIN(glob64, glob, HAND, SPR_LIST_DIR, P, 9) \
-	CALL(ftw, none, LIBC, SPR_LIST_DIR, P, 9) \
-	TWIN(ftw64, ftw, LIBC, SPR_LIST_DIR, P, 9) \
-	CALL(nftw, none, LIBC, SPR_LIST_DIR, P, 9) \
-	TWIN(nftw64, nftw, LIBC, SPR_LIST_DIR, P, 9) \
+	CALL(ftw, none, HAND, SPR_LIST_DIR, P, 9) \
+	TWIN(ftw64, ftw, HAND, SPR_LIST_DIR, P, 9) \
+	CALL(nftw, none, HAND, SPR_LIST_DIR, P, 9) \
+	TWIN(nftw64, nftw, HAND, SPR_LIST_DIR, P, 9) \
 	/* Changing. */ \
 	CALL(truncate, truncate, RAW, SPR_WRITE, P, 9) \
 	TWIN(truncate64, truncate, RAW, SPR_WRITE, P, 9) \

@@ -32,7 +32,7 @@
  * prototypes out: their attributes (nonnull, builtin) would let the compiler drop our checks. */
 #define SPR_HOOK(symbol) spr_hook_##symbol
 
-/* --- The table as data: one row per symbol, in the order of base/calls.h ---------- */
+/* --- The table as data: one row per symbol, in the order of base/calls.h -------------------- */
 
 enum spr_way { SPR_WAY_RAW, SPR_WAY_LIBC, SPR_WAY_PTR, SPR_WAY_HAND, SPR_WAY_ABSENT };
 
@@ -54,10 +54,10 @@ SPR_HIDE extern const struct spr_spy_row spr_spy_rows[SPR_N_ROWS];
 /* The row of system call nr; NULL if it is none of ours. */
 SPR_HIDE const struct spr_spy_row *spr_spy_row_by_nr(long nr);
 
-/* --- What we are: attached to whom ---------------------------------------------- */
+/* --- What we are: attached to whom ---------------------------------------------------------- */
 
 #define SPR_SPY_CHANNELS_MAX 4u /* recordings inside one another */
-#define SPR_SPY_SCRATCHES    8u
+#define SPR_SPY_SCRATCHES    16u
 #define SPR_SPY_SCRATCH      4096u
 
 /* Wiped in a forked child (which so knows that it is new), shared by a vfork child. */
@@ -99,7 +99,7 @@ SPR_HIDE uint32_t spr_spy_borrower(const struct spr_spy *spy);
 SPR_HIDE void spr_spy_blind(struct spr_spy *spy, uint32_t pid, const char *reason,
                             const char *text);
 
-/* --- Paths and records ----------------------------------------------------------- */
+/* --- Paths and records ---------------------------------------------------------------------- */
 
 /* Bytes to be joined: directory, a slash if it needs one, name. */
 struct spr_spy_path {
@@ -127,9 +127,6 @@ struct spr_spy_mark {
 SPR_HIDE void spr_spy_file(struct spr_spy *spy, struct spr_spy_mark *mark, uint32_t pid,
                            uint32_t op, uint32_t access, int dirfd, const char *path, int dirfd2,
                            const char *path2);
-/* The same for the first path_bytes of a path. */
-SPR_HIDE void spr_spy_file_n(struct spr_spy *spy, struct spr_spy_mark *mark, uint32_t op,
-                             uint32_t access, const char *path, uint32_t path_bytes);
 /* The record a row describes, found in its arguments. */
 SPR_HIDE void spr_spy_note(struct spr_spy *spy, struct spr_spy_mark *mark,
                            const struct spr_spy_row *row, const long *arg);
@@ -151,6 +148,9 @@ SPR_HIDE void spr_spy_path_link(struct spr_spy *spy, struct spr_spy_path *p, con
 SPR_HIDE bool spr_spy_pointer_ok(const void *pointer);
 SPR_HIDE void spr_spy_path_drop(struct spr_spy *spy, struct spr_spy_path *p);
 SPR_HIDE uint32_t spr_spy_path_bytes(const struct spr_spy_path *p);
+/* SPR_SPY_SCRATCH bytes of the process; NULL: all are in use. A longjmp over its user loses one. */
+SPR_HIDE char *spr_spy_scratch_take(struct spr_spy *spy);
+SPR_HIDE void spr_spy_scratch_drop(struct spr_spy *spy, char *scratch);
 /* Write it out; false: the working directory changed meanwhile, find it again. */
 SPR_HIDE bool spr_spy_path_write(const struct spr_spy *spy, const struct spr_spy_path *p,
                                  char *out);
@@ -168,7 +168,7 @@ SPR_HIDE uint32_t spr_spy_root_find(struct spr_spy *spy, const char *path);
 SPR_HIDE void spr_spy_root_set(struct spr_spy *spy, uint32_t bytes);
 SPR_HIDE extern char spr_spy_root[4096];
 
-/* --- Making the call ---------------------------------------------------------------- */
+/* --- Making the call ------------------------------------------------------------------------ */
 
 /* The one place from which the target's calls are made: libc's function (the next symbol), later
  * the gate page for those the table calls RAW. Arguments that the call does not take are ignored.
@@ -181,7 +181,7 @@ SPR_HIDE long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c
  * its lock and its allocations. NULL: there is none. S. */
 SPR_HIDE void *spr_spy_next(enum spr_row_number n);
 
-/* --- Running programs ------------------------------------------------------------------ */
+/* --- Running programs ----------------------------------------------------------------------- */
 
 /* Room that spr_spy_env_make() wants for envp, in bytes; 0: envp can be passed as it is. */
 SPR_HIDE size_t spr_spy_env_bytes(const struct spr_spy *spy, char *const *envp);

@@ -69,7 +69,7 @@ static int attempt(const struct program *p, struct spr_spy *spy, uint32_t pid, c
 	return error;
 }
 
-/* --- The search of execvp ---------------------------------------------------------------- */
+/* --- The search of execvp ------------------------------------------------------------------- */
 
 /* A file that is no program is given to the shell: argv becomes "/bin/sh", path, the rest. */
 static int attempt_as_script(struct program *p, struct spr_spy *spy, uint32_t pid, const char *path)
@@ -167,7 +167,7 @@ static int attempt_search(struct program *p, struct spr_spy *spy, uint32_t pid, 
 	return attempt_in(p, spy, pid, file, dirs, longest, or_script);
 }
 
-/* --- The environment, then the attempt --------------------------------------------------- */
+/* --- The environment, then the attempt ------------------------------------------------------ */
 
 int spr_spy_exec_raw(struct spr_spy *spy, uint32_t pid, enum spr_row_number n, const char *file,
                      char *const *argv, char *const *envp, bool search)
@@ -204,7 +204,7 @@ int spr_spy_exec(enum spr_row_number n, int dirfd, const char *file, char *const
 	return -1;
 }
 
-/* --- The hooks ----------------------------------------------------------------------------- */
+/* --- The hooks ------------------------------------------------------------------------------ */
 
 #define HOOK(symbol, ...)                                                     \
 	SPR_EXPORT int SPR_HOOK(symbol)(__VA_ARGS__) __asm__(#symbol);        \

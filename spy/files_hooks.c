@@ -11,7 +11,7 @@
 #include "base/clock.h"
 #include "spy/files.h"
 
-/* --- From the table -------------------------------------------------------------------------- */
+/* --- From the table ------------------------------------------------------------------------- */
 
 /* Six registers carry the arguments of every function of the table, whatever their types and
  * however many there are (a call's own variable ones too); what is not one is passed on unread.
@@ -121,8 +121,7 @@ HOOK(int, setns, int fd, int type)
 	return ret;
 }
 
-/* --- A filter of the target's own
- * -------------------------------------------------------------------- */
+/* --- A filter of the target's own ----------------------------------------------------------- */
 
 /* Before the call: what follows it may not make one more system call. If the target is refused its
  * filter we are quieter than we need be, no more. */
@@ -144,8 +143,7 @@ HOOK(int, prctl, int option, long a, long b, long c, long d)
 	return (int)spr_spy_call(&spr_spy_rows[SPR_ROW_prctl], option, a, b, c, d, 0);
 }
 
-/* --- syscall(2)
- * --------------------------------------------------------------------------------------- */
+/* --- syscall(2) ----------------------------------------------------------------------------- */
 
 typedef long (*syscall_fn)(long nr, long a, long b, long c, long d, long e, long f);
 
@@ -231,8 +229,7 @@ HOOK(long, syscall, long nr, long a, long b, long c, long d, long e, long f)
 	return -1;
 }
 
-/* --- Files with names of libc's choice: chosen here, to be known before they are made
- * ------------------ */
+/* --- Files with names of libc's choice: chosen here, to be known before they are made ------- */
 
 #define N_TRIES_MAX 238328 /* 62^3, as POSIX asks for at least */
 
@@ -310,37 +307,3 @@ HOOK(char *, mkdtemp, char *template)
 {
 	return make_temporary(SPR_ROW_mkdtemp, template, 0, -1) < 0 ? NULL : template;
 }
-
-/* --- glob: the directory its first wildcard stands in; what lies deeper libc lists for itself
- * ----------- */
-
-static void glob_note(struct spr_spy *spy, struct spr_spy_mark *mark, const char *pattern)
-{
-	size_t n = strcspn(pattern, "*?[{~\\");
-
-	mark->n = 0;
-	if (!pattern[n]) { /* no wildcard: the file itself is looked for */
-		spr_spy_file(spy, mark, 0, SPR_OP_glob, SPR_STAT, AT_FDCWD, pattern, AT_FDCWD,
-		             SPR_NO_PATH);
-		return;
-	}
-	while (n && pattern[n - 1] != '/')
-		n--;
-	spr_spy_file_n(spy, mark, SPR_OP_glob, SPR_LIST_DIR, n ? pattern : ".",
-	               n ? (uint32_t)n : 1);
-}
-
-#define GLOBS(symbol)                                                                        \
-	HOOK(long, symbol, const char *pattern, int flags, void *failed, void *out)          \
-	{                                                                                    \
-		struct spr_spy *spy = spr_spy_here();                                        \
-		struct spr_spy_mark mark;                                                    \
-                                                                                             \
-		if (spy && spr_spy_pointer_ok(pattern))                                      \
-			glob_note(spy, &mark, pattern);                                      \
-		return spr_spy_call(&spr_spy_rows[SPR_ROW_##symbol], (long)pattern, flags,   \
-		                    (long)failed, (long)out, 0, 0);                          \
-	}
-
-GLOBS(glob)
-GLOBS(glob64)

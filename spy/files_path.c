@@ -28,7 +28,7 @@ bool spr_spy_pointer_ok(const void *pointer)
 	return (uintptr_t)pointer >= 0x10000 && (uintptr_t)pointer < 1ull << 47;
 }
 
-static uint32_t scratch_take(struct spr_spy *spy)
+static uint32_t scratch_claim(struct spr_spy *spy)
 {
 	uint32_t used = spr_load_relaxed(&spy->page->scratches);
 
@@ -42,10 +42,28 @@ static uint32_t scratch_take(struct spr_spy *spy)
 	return 0;
 }
 
+static void scratch_leave(struct spr_spy *spy, uint32_t number)
+{
+	if (number)
+		spr_and_acq_rel(&spy->page->scratches, ~(1u << (number - 1))); /* [SCRATCH] */
+}
+
+char *spr_spy_scratch_take(struct spr_spy *spy)
+{
+	const uint32_t number = scratch_claim(spy);
+
+	return number ? spy->page->scratch[number - 1] : NULL;
+}
+
+void spr_spy_scratch_drop(struct spr_spy *spy, char *scratch)
+{
+	if (scratch)
+		scratch_leave(spy, (uint32_t)((scratch - spy->page->scratch[0]) / SPR_SPY_SCRATCH) + 1);
+}
+
 void spr_spy_path_drop(struct spr_spy *spy, struct spr_spy_path *p)
 {
-	if (p->scratch)
-		spr_and_acq_rel(&spy->page->scratches, ~(1u << (p->scratch - 1))); /* [SCRATCH] */
+	scratch_leave(spy, p->scratch);
 	p->scratch = 0;
 }
 
@@ -79,7 +97,7 @@ static void path_ask(struct spr_spy *spy, struct spr_spy_path *p,
 
 	p->dir = p->small;
 	if (n == -ERANGE || n == (long)sizeof(p->small)) {
-		p->scratch = scratch_take(spy);
+		p->scratch = scratch_claim(spy);
 		if (p->scratch) {
 			p->dir = spy->page->scratch[p->scratch - 1];
 			n = ask(what, spy->page->scratch[p->scratch - 1], SPR_SPY_SCRATCH);
@@ -258,7 +276,7 @@ bool spr_spy_path_write(const struct spr_spy *spy, const struct spr_spy_path *p,
 	return spr_load_relaxed(&spy->page->cwd_of) == p->cwd_of;
 }
 
-/* --- The directory moves ----------------------------------------------------------- */
+/* --- The directory moves -------------------------------------------------------------------- */
 
 void spr_spy_cwd_moves(struct spr_spy *spy)
 {
@@ -285,7 +303,7 @@ void spr_spy_cwd_keep(struct spr_spy *spy)
 		cwd_fill(spy);
 }
 
-/* --- The root moves ------------------------------------------------------------------ */
+/* --- The root moves ------------------------------------------------------------------------- */
 
 /* Written before the call, while /proc can be asked; not looked at before spr_spy_root_set(). A
  * second chroot is below the first: its text is put behind the first's. */

@@ -33,13 +33,12 @@ static char *put_path(const struct spr_spy *spy, char *out, const struct spr_spy
 	return spr_spy_path_write(spy, p, out) ? out + n : NULL;
 }
 
-/* --- "file" ------------------------------------------------------------------------------ */
+/* --- "file" --------------------------------------------------------------------------------- */
 
 struct file {
 	uint32_t            pid, access;
 	uint16_t            op;
 	bool                has2;
-	uint32_t            name_bytes_max; /* the name ends here at the latest */
 	struct spr_spy_path path, path2;
 };
 
@@ -73,50 +72,28 @@ static bool file_write(struct spr_spy *spy, struct spr_spy_mark *mark, uint32_t 
 	return true;
 }
 
-static void file_note(struct spr_spy *spy, struct spr_spy_mark *mark, struct file *f, int dirfd,
-                      const char *path, int dirfd2, const char *path2)
-{
-	uint32_t i = 0;
-
-	f->has2 = path2 != SPR_NO_PATH;
-	mark->n = spy->n_channels;
-	mark->pid = f->pid;
-	for (unsigned tries = 0; i < spy->n_channels; tries++) {
-		spr_spy_path_find(spy, &f->path, dirfd, path, tries > 1);
-		if (spr_unlikely(f->path.name_bytes > f->name_bytes_max))
-			f->path.name_bytes = f->name_bytes_max;
-		if (f->has2)
-			spr_spy_path_find(spy, &f->path2, dirfd2, path2, tries > 1);
-		while (i < spy->n_channels && file_write(spy, mark, i, f))
-			i++;
-		if (f->has2)
-			spr_spy_path_drop(spy, &f->path2);
-		spr_spy_path_drop(spy, &f->path);
-	}
-}
-
 void spr_spy_file(struct spr_spy *spy, struct spr_spy_mark *mark, uint32_t pid, uint32_t op,
                   uint32_t access, int dirfd, const char *path, int dirfd2, const char *path2)
 {
 	struct file f;
+	uint32_t i = 0;
 
 	f.pid = pid;
 	f.op = (uint16_t)op;
 	f.access = access;
-	f.name_bytes_max = UINT32_MAX;
-	file_note(spy, mark, &f, dirfd, path, dirfd2, path2);
-}
-
-void spr_spy_file_n(struct spr_spy *spy, struct spr_spy_mark *mark, uint32_t op, uint32_t access,
-                    const char *path, uint32_t path_bytes)
-{
-	struct file f;
-
-	f.pid = 0;
-	f.op = (uint16_t)op;
-	f.access = access;
-	f.name_bytes_max = path_bytes;
-	file_note(spy, mark, &f, AT_FDCWD, path, AT_FDCWD, SPR_NO_PATH);
+	f.has2 = path2 != SPR_NO_PATH;
+	mark->n = spy->n_channels;
+	mark->pid = pid;
+	for (unsigned tries = 0; i < spy->n_channels; tries++) {
+		spr_spy_path_find(spy, &f.path, dirfd, path, tries > 1);
+		if (f.has2)
+			spr_spy_path_find(spy, &f.path2, dirfd2, path2, tries > 1);
+		while (i < spy->n_channels && file_write(spy, mark, i, &f))
+			i++;
+		if (f.has2)
+			spr_spy_path_drop(spy, &f.path2);
+		spr_spy_path_drop(spy, &f.path);
+	}
 }
 
 uint32_t spr_spy_access_of_flags(int flags)
@@ -202,7 +179,7 @@ void spr_spy_note(struct spr_spy *spy, struct spr_spy_mark *mark, const struct s
 	             path, is_text ? SPR_NO_FD : d2 < 0 ? AT_FDCWD : (int)arg[d2], path2);
 }
 
-/* --- "process" --------------------------------------------------------------------------- */
+/* --- "process" ------------------------------------------------------------------------------ */
 
 struct argv {
 	uint32_t n, bytes; /* of the strings that fit, without a mark */
@@ -309,7 +286,7 @@ void spr_spy_life(struct spr_spy *spy, const struct spr_spy_mark *same, uint32_t
 	}
 }
 
-/* --- "result" ---------------------------------------------------------------------------- */
+/* --- "result" ------------------------------------------------------------------------------- */
 
 void spr_spy_failed(struct spr_spy *spy, const struct spr_spy_mark *mark, int error)
 {

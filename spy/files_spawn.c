@@ -22,7 +22,7 @@
 
 extern char **environ;
 
-/* --- libc's own picture of the file actions, stable since it exists -------------------------- */
+/* --- libc's own picture of the file actions, stable since it exists ------------------------- */
 
 enum action_tag { CLOSES, DUPS, OPENS, CHDIRS, FCHDIRS, CLOSES_FROM, SETS_TERMINAL, N_ACTION_TAGS };
 
@@ -156,8 +156,7 @@ static long clone_child(struct spawn *s, void (*run)(struct spawn *))
 	                          0, run, s);
 }
 
-/* --- In the child
- * --------------------------------------------------------------------------------- */
+/* --- In the child --------------------------------------------------------------------------- */
 
 struct kernel_sigaction {
 	void    *handler;
@@ -330,8 +329,7 @@ static void child(struct spawn *s)
 		spr_sys(SYS_exit_group, 127);
 }
 
-/* --- In the parent
- * ---------------------------------------------------------------------------------- */
+/* --- In the parent -------------------------------------------------------------------------- */
 
 static int spawn(struct spawn *s, pid_t *out)
 {
@@ -416,8 +414,7 @@ static int run(struct spawn *s, pid_t *pid)
 SPAWN(posix_spawn, false)
 SPAWN(posix_spawnp, true)
 
-/* --- The shell, by libc
- * ------------------------------------------------------------------------------- */
+/* --- The shell, by libc --------------------------------------------------------------------- */
 
 /* libc passes `environ` on. A program that has emptied it (rare) gets it back as it was: in
  * between, another thread's setenv could be undone. */

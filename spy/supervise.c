@@ -113,7 +113,7 @@ int spr_spy_library(char *out, size_t room)
 	return err;
 }
 
-/* --- The environment ------------------------------------------------------------------------- */
+/* --- The environment ------------------------------------------------------------------------ */
 
 enum { LD_PRELOAD_LINE, CHANNEL_LINE, PRELOAD_LINE, SPY_LINE, N_LINES };
 static const char *const names[N_LINES] = { "LD_PRELOAD=", "SPARRING_CHANNEL=",

@@ -19,7 +19,7 @@ static const char *in(const char *name)
 
 #define FILES spied_program("files")
 
-/* --- What a reader gets to see --------------------------------------------------------------- */
+/* --- What a reader gets to see -------------------------------------------------------------- */
 
 static void open_of_a_missing_file_is_seen_with_its_error(void **state)
 {
@@ -327,8 +327,44 @@ static void posix_spawn_gives_what_libc_gives(void **state)
 	spied_drop(s);
 }
 
-/* --- Signals, stacks, ends
- * ------------------------------------------------------------------------- */
+static void realpath_answers_as_libc_does(void **state)
+{
+	struct spied *s;
+
+	(void)state;
+	mkdir(in("links"), 0755);
+	mkdir(in("links/a"), 0755);
+	mkdir(in("links/b"), 0755);
+	s = spied_run(FILES, "realpaths", in("links"), test_long() ? "20000" : "700");
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE | SPR_STAT | SPR_LINK | SPR_CREATE, "%s/links/a/up",
+	                    folder);
+	spied_drop(s);
+}
+
+static void glob_and_nftw_are_followed_into_every_folder(void **state)
+{
+	const char *const argv[] = { FILES, "walks", in("a"), in("a/*/[xyz]*"), NULL };
+	struct spied *s;
+	int status;
+	char *bare;
+
+	(void)state;
+	mkdir(in("a/one"), 0755);
+	mkdir(in("a/one/x1"), 0755);
+	test_file_write(in("a/one/z2"), "", 0);
+	s = spied_run(argv[0], argv[1], argv[2], argv[3]);
+	bare = spied_bare(argv, &status);
+	spied_assert_well(s);
+	spied_assert_same(s->out, bare);
+	spied_assert_access(s, SPR_LIST_DIR | SPR_STAT, "%s/a/one", folder);
+	spied_assert_access(s, SPR_LIST_DIR | SPR_STAT, "%s/a/one/x1", folder);
+	spied_assert_access(s, SPR_STAT, "%s/a/one/z2", folder);
+	free(bare);
+	spied_drop(s);
+}
+
+/* --- Signals, stacks, ends ------------------------------------------------------------------ */
 
 static void a_handler_on_a_small_stack_writes_in_the_middle_of_a_record(void **state)
 {
@@ -380,8 +416,7 @@ static void cancellation_points_stay_what_they_are(void **state)
 	spied_drop(s);
 }
 
-/* --- What the spy may not do, or cannot see
- * ------------------------------------------------------------ */
+/* --- What the spy may not do, or cannot see ------------------------------------------------- */
 
 static void a_filter_that_kills_is_never_met(void **state)
 {
@@ -460,8 +495,7 @@ static void a_plain_child_leaves_no_blind_spot(void **state)
 	spied_drop(s);
 }
 
-/* --- A library without a recording
- * ------------------------------------------------------------------------ */
+/* --- A library without a recording ---------------------------------------------------------- */
 
 static char *inert_run(const char *channel, int *status)
 {
@@ -529,6 +563,8 @@ int main(void)
 		cmocka_unit_test(a_child_gets_our_variables_and_no_more),
 		cmocka_unit_test(the_users_preload_stays_in_front),
 		cmocka_unit_test(posix_spawn_gives_what_libc_gives),
+		cmocka_unit_test(realpath_answers_as_libc_does),
+		cmocka_unit_test(glob_and_nftw_are_followed_into_every_folder),
 		cmocka_unit_test(a_handler_on_a_small_stack_writes_in_the_middle_of_a_record),
 		cmocka_unit_test(a_thousand_longjmps_out_of_records_make_nobody_mute),
 		cmocka_unit_test(everything_up_to_the_end_is_seen),

@@ -4,8 +4,12 @@
  * Paths are given by the test; what is not said to fail must succeed: exit status 0.
  */
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <glob.h>
+#include <limits.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -67,7 +71,7 @@ static void wait_for(pid_t pid, int status)
 	must(WIFEXITED(got) && WEXITSTATUS(got) == status);
 }
 
-/* --- Opening and listing --------------------------------------------------------------------- */
+/* --- Opening and listing -------------------------------------------------------------------- */
 
 static int do_open(void)
 {
@@ -218,8 +222,7 @@ static int do_chroot(void) /* DIR, with in/ */
 	return 0;
 }
 
-/* --- fork, vfork, descriptors, environment
- * -------------------------------------------------------- */
+/* --- fork, vfork, descriptors, environment -------------------------------------------------- */
 
 static int do_fork_closed(void) /* PRIME AFTER */
 {
@@ -368,8 +371,7 @@ static int do_value(void) /* NAME */
 	return 0;
 }
 
-/* --- posix_spawn: what the child was given
- * ---------------------------------------------------------- */
+/* --- posix_spawn: what the child was given -------------------------------------------------- */
 
 static int do_state(void) /* prints what a spawn can set */
 {
@@ -436,8 +438,7 @@ static int do_spawns(void) /* PROGRAM DIR: PROGRAM state, in DIR */
 	return 0;
 }
 
-/* --- Signals, stacks, ends
- * ------------------------------------------------------------------------------ */
+/* --- Signals, stacks, ends ------------------------------------------------------------------ */
 
 static volatile sig_atomic_t n_handled;
 
@@ -569,8 +570,69 @@ static int do_cancels(void) /* FIFO */
 	return 0;
 }
 
-/* --- A filter of its own
- * --------------------------------------------------------------------------------- */
+/* --- realpath, glob, nftw: the same as libc's own ------------------------------------------- */
+
+static const char *const parts[] = { "a",    "b",    "..",   ".", "up",    "abs", "loop",
+	                             "gone", "file", "long", "",  "file/", "deep" };
+
+static int do_realpaths(void) /* DIR N: random paths in a farm of links, against libc's own */
+{
+	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+	char *(*bare)(const char *, char *) = (char *(*)(const char *, char *))dlsym(libc, "realpath");
+	char path[PATH_MAX], mine[PATH_MAX], theirs[PATH_MAX], *m, *t;
+	unsigned state = (unsigned)atoi(arg[1]);
+
+	must(bare && chdir(arg[0]) == 0);
+	must(mkdir("deep", 0700) == 0 && symlink("..", "a/up") == 0);
+	must(symlink(arg[0], "a/abs") == 0 && symlink("loop", "loop") == 0);
+	must(symlink("nowhere", "gone") == 0 && symlink("a//up/./b/../a", "deep/long") == 0);
+	close(open("file", O_CREAT | O_WRONLY, 0600));
+	must(symlink("../../file", "deep/file") == 0);
+	for (int i = 0; i < atoi(arg[1]); i++) {
+		size_t n = (size_t)snprintf(path, sizeof(path), "%s", i & 1 ? arg[0] : ".");
+		int error;
+		for (int k = 0; k < 6; k++) {
+			state = state * 1103515245 + 12345;
+			n += (size_t)snprintf(path + n, sizeof(path) - n, "/%s",
+			                      parts[(state >> 16) % (sizeof(parts) / sizeof(parts[0]))]);
+			memset(mine, 7, sizeof(mine));
+			memset(theirs, 7, sizeof(theirs));
+			errno = 0;
+			m = realpath(path, mine);
+			error = errno;
+			errno = 0;
+			t = bare(path, theirs);
+			must(!m == !t && error == errno);
+			must((!t && error != ENOENT && error != EACCES) || !strcmp(mine, theirs));
+			m = realpath(path, NULL);
+			must(!m == !t && (!m || !strcmp(m, theirs)));
+			free(m);
+		}
+	}
+	return 0;
+}
+
+static int visits(const char *path, const struct stat *st, int type, struct FTW *where)
+{
+	printf("%s %d %d %d\n", path, type, (int)(st->st_mode >> 12), where->level);
+	return 0;
+}
+
+static int do_walks(void) /* DIR PATTERN */
+{
+	glob_t found = { .gl_offs = 2 };
+
+	must(nftw(arg[0], visits, 5, FTW_PHYS) == 0);
+	must(glob(arg[1], GLOB_MARK | GLOB_DOOFFS, NULL, &found) == 0);
+	for (size_t i = 0; i < found.gl_pathc; i++)
+		puts(found.gl_pathv[2 + i]);
+	printf("flags %d closedir %d\n", found.gl_flags, found.gl_closedir != NULL);
+	must(glob("/nonexistent/*/x", 0, NULL, &found) == GLOB_NOMATCH);
+	globfree(&found);
+	return 0;
+}
+
+/* --- A filter of its own -------------------------------------------------------------------- */
 
 static int do_confined(void) /* N: opens under a filter that kills on any other call */
 {
@@ -648,6 +710,8 @@ static const struct {
 	{ "jumps", do_jumps },
 	{ "ends", do_ends },
 	{ "cancels", do_cancels },
+	{ "realpaths", do_realpaths },
+	{ "walks", do_walks },
 	{ "confined", do_confined },
 	{ "limits", do_limits },
 	{ "nothing", do_nothing },
