@@ -186,7 +186,7 @@ static int first_pages(struct spr_ring *r)
 		struct spr_ring_desc *desc = spr_ring_desc_at(g, r->map, 0, i);
 
 		spr_store_release(&desc->owner, SPR_OWNER_READY); /* [FREE] */
-		r->segs[i].readable = true;
+		r->segs[i].readable = r->segs[i].listed = true;
 		r->ready[0][r->n_ready[0]++] = n_ready - 1 - i;
 		spr_store_relaxed(&h->ready[0][i % SPR_RING_HINTS], i + 1);
 	}
@@ -212,7 +212,7 @@ static int header_write(struct spr_ring *r, const struct spr_ring_config *config
 	h->file_bytes = r->geometry.file_bytes;
 	memcpy(r->map + SPR_RING_KINDS_AT, config->kinds, config->kinds_bytes);
 	spr_clock_init(&h->clock[0]);
-	h->clock[1] = h->clock[0];
+	h->clock[1] = r->clock = h->clock[0];
 	spr_store_release(&h->clock_idx, 0); /* [CLOCK] */
 	spr_store_relaxed(&h->allowance, ALLOWANCE);
 	err = first_pages(r);

@@ -93,6 +93,7 @@ struct spr_ring_seg {
 	bool     finished;  /* closed, or its owner is dead, or sealed */
 	bool     closed;    /* closed, or its owner is dead: may be freed */
 	bool     dead, drained, bad, kept;
+	bool     listed;    /* stands in ring->ready */
 	bool     readable;  /* its pages have been seen to exist since its last punch */
 };
 
@@ -152,8 +153,10 @@ struct spr_ring {
 	/* tending */
 	uint64_t probe_due_ns, activity, activity_seen;
 	uint64_t deaths, orphans_due_ns;
-	uint32_t n_pidfds, n_unwatched;
+	struct spr_clock clock;
+	uint32_t n_pidfds, n_unwatched, n_young;
 	uint32_t arming; /* counts up in the gate's high bits */
+	uint64_t delivered_seen, moved_ns, punch_due_ns; /* is there traffic? */
 	uint32_t *ready[SPR_RING_CLASSES];
 	uint32_t  n_ready[SPR_RING_CLASSES];
 	uint32_t  low_hole_ahead;

@@ -17,12 +17,11 @@ bool spr_shm_ring_readable(struct spr_ring *r, uint32_t segment)
 {
 	const uint32_t cls = spr_ring_class_of(&r->geometry, segment);
 	struct spr_ring_seg *seg = &r->segs[segment];
+	uint8_t *at = spr_ring_segment_at(&r->geometry, r->map, cls,
+	                                  segment - r->geometry.first[cls]);
 
 	if (!seg->readable)
-		seg->readable = spr_shm_populate(
-					spr_ring_segment_at(&r->geometry, r->map, cls,
-		                                            segment - r->geometry.first[cls]),
-					spr_ring_class_bytes(cls)) == 0;
+		seg->readable = spr_shm_populate_read(at, spr_ring_class_bytes(cls)) == 0;
 	return seg->readable;
 }
 
@@ -63,6 +62,7 @@ void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment)
 	struct spr_ring_seg *seg = &r->segs[segment];
 	const bool hole = seg->dead && spr_load_relaxed(&desc->committed) == 0;
 	const bool readable = seg->readable && !hole;
+	const bool listed = seg->listed;
 	const uint64_t bit = 1ull << segment % 64;
 
 	spr_store_relaxed(&desc->committed, 0);
@@ -78,6 +78,7 @@ void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment)
 	spr_store_relaxed(&desc->seq_taken, 0);
 	memset(seg, 0, sizeof(*seg));
 	seg->readable = readable;
+	seg->listed = listed;
 	/* The bit goes before the owner word: whoever claims sets it after its claim. */
 	spr_and_acq_rel(spr_ring_inuse_word(r->map, segment), ~bit);              /* [INUSE] */
 	spr_store_release(&desc->owner, hole ? SPR_OWNER_HOLE : SPR_OWNER_READY); /* [FREE] */
@@ -87,9 +88,9 @@ void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment)
 			spr_store_relaxed(&r->header->low_hole[cls], idx);
 		return;
 	}
-	if (r->n_ready[cls] == r->geometry.n_segments[cls])
-		r->n_ready[cls] = 0; /* all of them stale: it is a list of guesses */
-	r->ready[cls][r->n_ready[cls]++] = idx;
+	if (!seg->listed)
+		r->ready[cls][r->n_ready[cls]++] = idx;
+	seg->listed = true;
 	hint_put(r, cls, idx);
 }
 

@@ -18,9 +18,13 @@
 #define CONFINED_NS    1000000ull   /* who cannot ring is looked after so often */
 #define ORPHANS_NS     500000000ull /* all descriptors are looked at no more often */
 #define PUNCH_KEEP     (4ull << 20)
+#define PUNCH_KEEP_BUSY (8ull << 20)
+#define PUNCH_IDLE_NS   20000000ull
+#define PUNCH_BUSY_NS   10000000ull
 #define PUNCH_SLICE    (4ull << 20)
 #define READY_FEW      8u
 #define READY_ENOUGH   16u
+#define YOUNG_NS 10000000ull /* a process attached for less gets no pidfd yet */
 #define PIDFDS_MAX     512u
 
 /* --- Who is alive
@@ -150,9 +154,11 @@ static uint32_t slots_probe(struct spr_ring *r, const struct spr_ring_watcher *w
  * the pid is what the process called itself, and may be somebody else's here. */
 void spr_shm_ring_watch_all(struct spr_ring *r, const struct spr_ring_watcher *watcher)
 {
+	const uint64_t now_ns = spr_clock_now(&r->clock);
 	uint32_t n = spr_load_relaxed(&r->header->slots_ready);
 
 	pthread_mutex_lock(&r->lock);
+	r->n_young = 0;
 	if (n > SPR_RING_SLOTS)
 		n = SPR_RING_SLOTS;
 	for (uint32_t i = 0; i < n && r->n_pidfds < PIDFDS_MAX; i++) {
@@ -162,6 +168,11 @@ void spr_shm_ring_watch_all(struct spr_ring *r, const struct spr_ring_watcher *w
 		if (r->slots[i].pidfd ||
 		    spr_load_acquire(&slot->state) != SPR_SLOT_ATTACHED) /* [SLOT] */
 			continue;
+		/* Most live so short that the next look finds them gone, for less than a pidfd. */
+		if (now_ns - spr_load_relaxed(&slot->attached_ns) < YOUNG_NS) {
+			r->n_young++;
+			continue;
+		}
 		fd = spr_sys(SYS_pidfd_open, spr_load_relaxed(&slot->pid), 0);
 		if (fd == -ESRCH && !spr_shm_ring_alive(r, i))
 			slot_reap(r, i, watcher);
@@ -288,7 +299,25 @@ static void run_punch(struct spr_ring *r, uint32_t cls, const uint32_t *idx, uin
 	}
 }
 
-/* Punch the first n of the class's ready list; the last freed, still in cache, stay. */
+/* Take out of the class's list what has been claimed since. */
+static void list_sift(struct spr_ring *r, uint32_t cls)
+{
+	uint32_t *ready = r->ready[cls];
+	uint32_t n = 0;
+
+	for (uint32_t i = 0; i < r->n_ready[cls]; i++) {
+		const struct spr_ring_desc *desc =
+			spr_ring_desc_at(&r->geometry, r->map, cls, ready[i]);
+
+		if (spr_load_relaxed(&desc->owner) == SPR_OWNER_READY)
+			ready[n++] = ready[i];
+		else
+			r->segs[r->geometry.first[cls] + ready[i]].listed = false;
+	}
+	r->n_ready[cls] = n;
+}
+
+/* Punch the first n of the class's list; the last freed, still in cache, stay. */
 static void class_punch(struct spr_ring *r, uint32_t cls, uint32_t n)
 {
 	uint32_t *ready = r->ready[cls];
@@ -299,6 +328,7 @@ static void class_punch(struct spr_ring *r, uint32_t cls, uint32_t n)
 		struct spr_ring_desc *desc = spr_ring_desc_at(&r->geometry, r->map, cls, ready[i]);
 		uint64_t was = SPR_OWNER_READY;
 
+		r->segs[r->geometry.first[cls] + ready[i]].listed = false;
 		if (spr_cas_acq_rel(&desc->owner, &was, SPR_OWNER_COLLECTOR)) /* [CLAIM] */
 			ready[n_ours++] = ready[i];
 	}
@@ -312,18 +342,16 @@ static void class_punch(struct spr_ring *r, uint32_t cls, uint32_t n)
 	r->n_ready[cls] -= n;
 }
 
-/* One slice; true: there is more to do. */
-static bool space_return(struct spr_ring *r)
+/* One slice of what is beyond `keep` bytes; true: there is more to do. */
+static bool space_slice(struct spr_ring *r, uint64_t keep)
 {
-	uint64_t keep = PUNCH_KEEP;
-
-	if (r->no_punch || r->sealed)
-		return false;
 	for (uint32_t c = SPR_RING_CLASSES; c-- > 0;) {
 		const uint64_t size = spr_ring_class_bytes(c);
 		const uint64_t share = keep / 2 / size;
 		uint64_t n;
 
+		if (r->n_ready[c] > share)
+			list_sift(r, c);
 		if (r->n_ready[c] <= share) {
 			keep -= r->n_ready[c] * size;
 			continue;
@@ -339,6 +367,27 @@ static bool space_return(struct spr_ring *r)
 	return false;
 }
 
+/* While records move, what is free is what writers will claim next: to punch it costs them a page
+ * fault for each page. So then more is kept, and looked at less often. When to come again. */
+static uint64_t space_return(struct spr_ring *r, uint64_t now_ns)
+{
+	if (r->no_punch || r->sealed)
+		return UINT64_MAX;
+	if (r->delivered != r->delivered_seen) {
+		r->delivered_seen = r->delivered;
+		r->moved_ns = now_ns;
+	}
+	if (now_ns - r->moved_ns >= PUNCH_IDLE_NS)
+		return space_slice(r, PUNCH_KEEP) ? now_ns : UINT64_MAX;
+	if (now_ns >= r->punch_due_ns) {
+		r->punch_due_ns = now_ns;
+		if (!space_slice(r, PUNCH_KEEP_BUSY))
+			r->punch_due_ns += PUNCH_BUSY_NS;
+	}
+	return r->punch_due_ns < r->moved_ns + PUNCH_IDLE_NS ? r->punch_due_ns
+	                                                     : r->moved_ns + PUNCH_IDLE_NS;
+}
+
 /* --- Tend
  * ------------------------------------------------------------------------------------------------
  */
@@ -347,6 +396,7 @@ uint64_t spr_shm_ring_tend(struct spr_ring *r, uint64_t now_ns,
                            const struct spr_ring_watcher *watcher)
 {
 	uint64_t again = UINT64_MAX;
+	uint64_t space_ns;
 	bool active;
 
 	pthread_mutex_lock(&r->lock);
@@ -368,8 +418,10 @@ uint64_t spr_shm_ring_tend(struct spr_ring *r, uint64_t now_ns,
 	}
 	if (r->activity != r->activity_seen && r->probe_due_ns < again)
 		again = r->probe_due_ns;
-	if (space_return(r))
-		again = now_ns + 1000000;
+	if (r->n_young && now_ns + YOUNG_NS < again)
+		again = now_ns + YOUNG_NS;
+	space_ns = space_return(r, now_ns);
+	again = space_ns < again ? space_ns : again;
 	if (!r->sealed && spr_load_relaxed(&r->header->confined)) {
 		r->look_again = true;
 		again = now_ns + CONFINED_NS;

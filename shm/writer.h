@@ -27,8 +27,15 @@
 #define SPR_LANES         4u
 #define SPR_LANE_RECENT   6u
 
+/* A class-3 segment that the lane has filled lately: its pages are mapped here until its next
+ * punch. */
+struct spr_recent {
+	uint32_t segment; /* index + 1 */
+	uint32_t punches; /* of its descriptor, when they were mapped */
+};
+
 /* A lane: one stream of records, in order, with a sequence of its own. Lane 0 is the thread's;
- * the others take what is written while it is open. Two lines; the first is the record path's. */
+ * the others take what is written while it is open. The first line is the record path's. */
 struct spr_lane {
 	uint64_t head;  /* where the next record goes */
 	uint64_t limit; /* head may come this far without looking at consumed */
@@ -48,9 +55,12 @@ struct spr_lane {
 	uint32_t ordinal;
 	uint32_t hop; /* not 0: a change of segment is under way, to this index + 1 */
 	uint32_t stall_left_us;
-	uint32_t recent[SPR_LANE_RECENT]; /* class-3 segments filled lately, index + 1 */
+	uint64_t reserved1[3];
+	struct spr_recent recent[SPR_LANE_RECENT]; /* the last one first */
+	uint64_t reserved2[2];
 };
-static_assert(sizeof(struct spr_lane) == 128, "a lane is two lines");
+static_assert(sizeof(struct spr_lane) == 192, "a lane is three lines");
+static_assert(offsetof(struct spr_lane, consumed_seen) == 64, "the record path has a line");
 
 #define SPR_WRITER_FREE   0u
 #define SPR_WRITER_USED   1u
@@ -71,7 +81,7 @@ struct spr_writer {
 	uint64_t reserved[3];
 	struct spr_lane lanes[SPR_LANES];
 };
-static_assert(sizeof(struct spr_writer) == 576, "a line and four lanes");
+static_assert(sizeof(struct spr_writer) == 832, "a line and four lanes");
 
 /* What a process knows of itself; wiped by fork. */
 struct spr_area {
@@ -132,7 +142,7 @@ void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane);
 void spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane);
 int spr_shm_gate(spr_writer *w, struct spr_lane *lane, uint64_t next, uint32_t gate);
 /* writer_claim.c */
-int spr_shm_segment_claim(spr_writer *w, uint32_t cls, uint32_t *idx);
+int spr_shm_segment_claim(spr_writer *w, const struct spr_lane *lane, uint32_t cls, uint32_t *idx);
 
 static inline struct spr_writer *spr_shm_area_writer(spr_producer *p, uint32_t idx)
 {

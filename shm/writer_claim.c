@@ -54,8 +54,19 @@ static int claim_confirm(spr_writer *w, struct spr_ring_desc *desc, uint64_t was
 	return 0;
 }
 
+/* Has the lane had the segment before, and was it not punched since? Then its pages are mapped. */
+static bool is_mapped(const struct spr_lane *lane, const struct spr_ring_desc *desc,
+                      uint32_t segment)
+{
+	for (uint32_t i = 0; i < SPR_LANE_RECENT; i++) {
+		if (lane->recent[i].segment == segment + 1)
+			return lane->recent[i].punches == spr_load_relaxed(&desc->punches);
+	}
+	return false;
+}
+
 /* 0: it is ours. -EAGAIN: somebody else's. -ENOSPC: a hole with no room to fill it. -EPIPE. */
-static int claim_one(spr_writer *w, uint32_t cls, uint32_t idx)
+static int claim_one(spr_writer *w, const struct spr_lane *lane, uint32_t cls, uint32_t idx)
 {
 	spr_producer *p = w->producer;
 	struct spr_ring_desc *desc = spr_ring_desc_at(&p->geometry, p->map, cls, idx);
@@ -77,7 +88,7 @@ static int claim_one(spr_writer *w, uint32_t cls, uint32_t idx)
 			spr_add_relaxed(&p->header->faults, 1);
 			return -ENOSPC;
 		}
-	} else if (cls > 0 && !spr_load_relaxed(&p->confined)) {
+	} else if (cls > 0 && !spr_load_relaxed(&p->confined) && !is_mapped(lane, desc, segment)) {
 		/* The pages exist; one call maps them all instead of a fault each. May fail. */
 		(void)spr_shm_populate(spr_ring_segment_at(&p->geometry, p->map, cls, idx),
 		                       spr_ring_class_bytes(cls));
@@ -90,7 +101,33 @@ static int claim_one(spr_writer *w, uint32_t cls, uint32_t idx)
 	return 0;
 }
 
-static int claim_hinted(spr_writer *w, uint32_t cls, uint32_t *idx)
+/* One that the lane has had: mapped here, perhaps still in cache, and not another process's. The
+ * oldest first: it was given back first. */
+static int claim_recent(spr_writer *w, const struct spr_lane *lane, uint32_t *idx)
+{
+	const uint32_t cls = SPR_RING_CLASSES - 1;
+	const uint32_t first = w->producer->geometry.first[cls];
+
+	for (uint32_t i = SPR_LANE_RECENT; i-- > 0;) {
+		const uint32_t segment = lane->recent[i].segment;
+		const struct spr_ring_desc *desc;
+		int err;
+
+		if (!segment)
+			continue;
+		desc = spr_ring_desc_at(&w->producer->geometry, w->producer->map, cls,
+		                        segment - 1 - first);
+		if (spr_load_relaxed(&desc->owner) != SPR_OWNER_READY)
+			continue;
+		*idx = segment - 1 - first;
+		err = claim_one(w, lane, cls, *idx);
+		if (err != -EAGAIN)
+			return err;
+	}
+	return -EAGAIN;
+}
+
+static int claim_hinted(spr_writer *w, const struct spr_lane *lane, uint32_t cls, uint32_t *idx)
 {
 	spr_producer *p = w->producer;
 	_Atomic uint32_t *hints = p->header->ready[cls];
@@ -103,7 +140,7 @@ static int claim_hinted(spr_writer *w, uint32_t cls, uint32_t *idx)
 		    hint > spr_load_relaxed(&p->header->desc_ready[cls]))
 			continue;
 		*idx = hint - 1;
-		err = claim_one(w, cls, *idx);
+		err = claim_one(w, lane, cls, *idx);
 		if (err == -EAGAIN)
 			continue;
 		if (!err)
@@ -113,14 +150,15 @@ static int claim_hinted(spr_writer *w, uint32_t cls, uint32_t *idx)
 	return -EAGAIN;
 }
 
-static int claim_scan(spr_writer *w, uint32_t cls, uint32_t from, uint32_t to, uint32_t *idx)
+static int claim_scan(spr_writer *w, const struct spr_lane *lane, uint32_t cls, uint32_t from,
+                      uint32_t to, uint32_t *idx)
 {
 	int err;
 
 	for (uint32_t i = from; i < to; i++) {
 		if (desc_ready(w->producer, cls, i))
 			return -ENOSPC;
-		err = claim_one(w, cls, i);
+		err = claim_one(w, lane, cls, i);
 		if (err == -EAGAIN)
 			continue;
 		if (!err) {
@@ -134,21 +172,25 @@ static int claim_scan(spr_writer *w, uint32_t cls, uint32_t from, uint32_t to, u
 
 /* A segment of this class: 0 and its index in the class, -EAGAIN (all are taken), -ENOSPC, -EPIPE.
  */
-int spr_shm_segment_claim(spr_writer *w, uint32_t cls, uint32_t *idx)
+int spr_shm_segment_claim(spr_writer *w, const struct spr_lane *lane, uint32_t cls, uint32_t *idx)
 {
 	const uint32_t n = w->producer->geometry.n_segments[cls];
 	uint32_t low;
-	int err = claim_hinted(w, cls, idx);
+	int err = cls == SPR_RING_CLASSES - 1 ? claim_recent(w, lane, idx) : -EAGAIN;
+
+	if (err != -EAGAIN)
+		return err;
+	err = claim_hinted(w, lane, cls, idx);
 
 	if (err != -EAGAIN)
 		return err;
 	low = spr_load_relaxed(&w->producer->header->low_hole[cls]);
 	if (low > n)
 		low = n;
-	err = claim_scan(w, cls, low, n, idx);
+	err = claim_scan(w, lane, cls, low, n, idx);
 	if (err == 0 || err == -EPIPE)
 		return err;
 	/* The hint may be too high, and a hole that cannot be filled may lie before a ready one. */
 	low = low < n ? n : low;
-	return claim_scan(w, cls, 0, low, idx) == 0 ? 0 : err;
+	return claim_scan(w, lane, cls, 0, low, idx) == 0 ? 0 : err;
 }

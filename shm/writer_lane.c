@@ -237,6 +237,19 @@ static uint32_t stall_budget_us(const spr_producer *p)
 	return p->stall_ms >= UINT32_MAX / 1000 ? UINT32_MAX : p->stall_ms * 1000;
 }
 
+/* The lane's segment to the front of those it knows. */
+static void recent_note(struct spr_lane *lane, const struct spr_ring_desc *desc)
+{
+	uint32_t i = 0;
+
+	while (i < SPR_LANE_RECENT - 1 && lane->recent[i].segment != lane->segment)
+		i++;
+	for (; i > 0; i--)
+		lane->recent[i] = lane->recent[i - 1];
+	lane->recent[0].segment = lane->segment;
+	lane->recent[0].punches = spr_load_relaxed(&desc->punches);
+}
+
 /* Take over a claimed segment. A child that shares our memory may die at any store here: hop says
  * so, and the old segment is closed only when the new one is whole. */
 static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint32_t idx)
@@ -270,11 +283,8 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	lane->stall_left_us = stall_budget_us(p);
 	if (old)
 		spr_store_release(&old->closed, 1); /* [CLOSE] */
-	if (cls == SPR_RING_CLASSES - 1) {
-		for (uint32_t i = SPR_LANE_RECENT - 1; i > 0; i--)
-			lane->recent[i] = lane->recent[i - 1];
-		lane->recent[0] = lane->segment;
-	}
+	if (cls == SPR_RING_CLASSES - 1)
+		recent_note(lane, desc);
 	spr_compiler_barrier();
 	lane->hop = 0;
 	lane->hop_from = 0;
@@ -290,7 +300,7 @@ static int lane_grow(spr_writer *w, struct spr_lane *lane, uint32_t least, uint3
 
 	lane->hop = UINT32_MAX;
 	for (uint32_t c = want; c < n && err != -EPIPE; c++) {
-		err = spr_shm_segment_claim(w, c, &idx);
+		err = spr_shm_segment_claim(w, lane, c, &idx);
 		if (!err) {
 			lane_adopt(w, lane, c, idx);
 			return 0;
@@ -298,7 +308,7 @@ static int lane_grow(spr_writer *w, struct spr_lane *lane, uint32_t least, uint3
 	}
 	/* Smaller ones: better than none; for a lane that has one, better than dropping. */
 	for (uint32_t c = want; c-- > least && err != -EPIPE;) {
-		ret = spr_shm_segment_claim(w, c, &idx);
+		ret = spr_shm_segment_claim(w, lane, c, &idx);
 		if (!ret) {
 			lane_adopt(w, lane, c, idx);
 			return 0;
@@ -320,7 +330,7 @@ static bool within_allowance(const spr_writer *w, const struct spr_lane *lane)
 	if (allowance > SPR_LANE_RECENT)
 		allowance = SPR_LANE_RECENT;
 	for (uint32_t i = 0; i < SPR_LANE_RECENT; i++) {
-		const uint32_t segment = lane->recent[i];
+		const uint32_t segment = lane->recent[i].segment;
 
 		if (segment &&
 		    spr_load_relaxed(&spr_ring_desc_at(&p->geometry, p->map, SPR_RING_CLASSES - 1,

@@ -157,7 +157,7 @@ SPR_API int spr_channel_close(spr_channel *ch);
 /* written == delivered + lost + pending, exact after seal, a snapshot before; pending is 0
  * once drained. written is what the writers' own sequence numbers say, never computed. */
 struct spr_stats { /* sized */
-	uint32_t size, n_writers;
+	uint32_t size, n_writers; /* all there have ever been: a thread may have several */
 	uint64_t written, delivered, lost, pending, refused; /* records; written and lost are
 	                                                      * counted by the writers */
 	uint64_t written_bytes, resident_bytes; /* payload; of the backing object, now */
