@@ -196,6 +196,9 @@ static int show_file(struct show *show, const char *name)
 	spr_cli_judge_close(&show->judge, &in);
 	if (show->summary)
 		show_summary(show, name, in.n_read);
+	else if (show->judge.verdict.reasons & SPR_CUT)
+		spr_cli_say("%s: is cut: what is shown is all that can be read",
+		            spr_cli_shown(name));
 	const bool damaged = in.damaged;
 	spr_cli_input_close(&in);
 	spr_cli_json_fini(&show->json);
