@@ -11,7 +11,7 @@
 #define HEAD_BYTES    8u /* of a skippable frame: magic, size of what follows */
 #define HEADER_FIXED  48u
 #define INFO_FIXED    56u
-#define VERDICT_FIXED 84u
+#define VERDICT_FIXED 92u
 
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "traces are little endian, copied as they are");
 
@@ -194,17 +194,17 @@ void spr_format_verdict_put(uint8_t *out, const struct spr_format_totals *totals
 	const uint64_t numbers[] = {
 		totals->verdict.delivered, totals->verdict.lost, totals->verdict.left_running,
 		totals->verdict.blind, totals->records, totals->frames, totals->content_bytes,
-		totals->first_ns, totals->last_ns,
+		totals->first_ns, totals->last_ns, totals->verdict.refused,
 	};
 
 	ours_begin(out, n_bytes, SPR_TAG_VERDICT);
 	spr_put32(out + 12, totals->verdict.reasons);
 	memcpy(out + 16, numbers, sizeof(numbers));
-	spr_put32(out + 88, n_kinds);
+	spr_put32(out + 96, n_kinds);
 	for (uint32_t i = 0; i < n_kinds; i++) {
-		spr_put32(out + 92 + 16 * i, kinds[i].kind);
-		spr_put32(out + 96 + 16 * i, 0);
-		spr_put64(out + 100 + 16 * i, kinds[i].records);
+		spr_put32(out + 100 + 16 * i, kinds[i].kind);
+		spr_put32(out + 104 + 16 * i, 0);
+		spr_put64(out + 108 + 16 * i, kinds[i].records);
 	}
 	ours_end(out, n_bytes);
 }
@@ -224,6 +224,7 @@ int spr_format_verdict_get(struct spr_format_totals *totals, const uint8_t *fram
 	totals->content_bytes = spr_get64(frame + 64);
 	totals->first_ns = spr_get64(frame + 72);
 	totals->last_ns = spr_get64(frame + 80);
+	totals->verdict.refused = spr_get64(frame + 88);
 	return 0;
 }
 

@@ -136,6 +136,7 @@ static void verdict_make(spr_encoder *e, const struct spr_verdict *more)
 	v->lost = (more ? more->lost : e->n_gone_lost) + e->n_malformed;
 	v->left_running = more ? more->left_running : 0;
 	v->blind = more && more->blind > n_blind ? more->blind : n_blind;
+	v->refused = more ? more->refused : 0;
 	v->reasons |= (v->lost ? SPR_LOST : 0) | (v->left_running ? SPR_LEFT_RUNNING : 0) |
 	              (v->blind ? SPR_BLIND : 0);
 }

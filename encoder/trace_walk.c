@@ -326,6 +326,7 @@ static int verdict_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	w->verdict.lost += totals.verdict.lost;
 	w->verdict.left_running += totals.verdict.left_running;
 	w->verdict.blind += totals.verdict.blind;
+	w->verdict.refused += totals.verdict.refused;
 	w->has_verdict = true;
 	w->at += n + 8u;
 	entry_note(w, n + 8u, 0);

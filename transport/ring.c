@@ -379,6 +379,7 @@ static void ring_verdict(const spr_channel *ch, struct spr_verdict *out)
 	spr_shm_ring_stats(ring, &stats);
 	out->delivered = stats.delivered;
 	out->lost = stats.lost;
+	out->refused = stats.refused;
 	/* More written than is accounted for: somebody's sums are wrong, ours or a forger's. */
 	if (stats.written > stats.delivered + stats.pending + stats.lost)
 		out->lost += stats.written - stats.delivered - stats.pending - stats.lost;

@@ -177,8 +177,9 @@ SPR_API SPR_CHECK int spr_channel_stats(const spr_channel *ch, struct spr_stats 
 struct spr_verdict { /* sized */
 	uint32_t size, reasons; /* 0: complete */
 	uint64_t delivered, lost, left_running, blind;
+	uint64_t refused; /* came after the seal */
 };
-#define SPR_VERDICT_INIT { sizeof(struct spr_verdict), 0, 0, 0, 0, 0 }
+#define SPR_VERDICT_INIT { sizeof(struct spr_verdict), 0, 0, 0, 0, 0, 0 }
 SPR_API SPR_CHECK int spr_channel_verdict(const spr_channel *ch, struct spr_verdict *out);
 
 /* --- Producer and writers ------------------------------------------------------- */
