@@ -188,6 +188,7 @@ static void json_transport(const struct spr_cli_judge *judge, struct spr_cli_jso
 	spr_cli_json_number(j, "written", v->delivered + v->lost);
 	spr_cli_json_number(j, "delivered", v->delivered);
 	spr_cli_json_number(j, "lost", v->lost);
+	spr_cli_json_number(j, "refused", v->refused);
 	spr_cli_json_number(j, "left_running", v->left_running);
 	json_left_running(judge, j);
 	spr_cli_json_truth(j, "cut", v->reasons & SPR_CUT);
