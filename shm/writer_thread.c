@@ -70,7 +70,8 @@ static void writers_sweep(spr_producer *p, uint32_t n)
 	struct spr_area *area = p->area;
 	const uint32_t n_used = spr_load_relaxed(&area->n_used);
 
-	if (spr_load_relaxed(&p->confined) || n_used < 2 || pid_now() != area->pid)
+	if (spr_load_relaxed(&p->confined) || n_used < 2 ||
+	    pid_now() != area->pid) /* NOLINT(clang-analyzer-core.NullDereference) */
 		return;
 	for (uint32_t i = 0; i < n && i < n_used; i++) {
 		const uint32_t idx = spr_add_relaxed(&area->sweep, 1) % n_used;

@@ -74,9 +74,11 @@ static int attempt(const struct program *p, struct spr_spy *spy, uint32_t pid, c
 /* A file that is no program is given to the shell: argv becomes "/bin/sh", path, the rest. */
 static int attempt_as_script(struct program *p, struct spr_spy *spy, uint32_t pid, const char *path)
 {
+	char *const *const given = p->argv;
 	size_t n = 0;
+	int err;
 
-	while (p->argv[n])
+	while (given[n])
 		n++;
 	if (n > 4096)
 		return -E2BIG;
@@ -86,11 +88,13 @@ static int attempt_as_script(struct program *p, struct spr_spy *spy, uint32_t pi
 		argv[0] = (char *)"/bin/sh";
 		argv[1] = (char *)path;
 		for (size_t i = 1; i <= n; i++)
-			argv[i + 1] = p->argv[i];
+			argv[i + 1] = given[i];
 		if (n == 0)
 			argv[2] = NULL;
 		p->argv = argv;
-		return attempt(p, spy, pid, "/bin/sh");
+		err = attempt(p, spy, pid, "/bin/sh");
+		p->argv = given; /* ours ends here */
+		return err;
 	}
 }
 
