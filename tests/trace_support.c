@@ -13,21 +13,17 @@ int test_bytes_write(void *arg, const void *bytes, size_t n)
 
 	if (b->delay_us)
 		usleep(b->delay_us);
-	if (b->fail_at && b->n + n > b->fail_at) {
-		if (b->n < b->fail_at) { /* as a disk does that fills up */
-			const size_t part = b->fail_at - b->n;
-
-			memcpy(b->bytes + b->n, bytes, part);
-			b->n += part;
-		} else {
-			b->n_writes_after_failure++;
-		}
-		return -ENOSPC;
-	}
 	if (b->n + n > b->room) {
 		b->room = 2 * (b->n + n);
 		b->bytes = realloc(b->bytes, b->room);
 		check(b->bytes);
+	}
+	b->n_writes_after_failure += b->failed;
+	if (b->fail_at && b->n + n > b->fail_at) { /* as a disk does that fills up */
+		memcpy(b->bytes + b->n, bytes, b->fail_at - b->n);
+		b->n = b->fail_at;
+		b->failed = true;
+		return -ENOSPC;
 	}
 	memcpy(b->bytes + b->n, bytes, n);
 	b->n += n;

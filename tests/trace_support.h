@@ -16,6 +16,7 @@ struct test_bytes {
 	size_t   n, room;
 	size_t   fail_at; /* a write that would go beyond fails with -ENOSPC; 0: never */
 	unsigned delay_us;
+	bool     failed;
 	unsigned n_writes_after_failure;
 };
 int  test_bytes_write(void *arg, const void *bytes, size_t n);
