@@ -403,6 +403,14 @@ static int link_nameless(int fd, int place, const char *name)
 	return (int)spr_sys(SYS_linkat, AT_FDCWD, self, place, name, AT_SYMLINK_FOLLOW);
 }
 
+/* A umask may have taken from 0600, and our own programs open it again by name. */
+static int owner_take(int fd)
+{
+	const int err = (int)spr_sys(SYS_fchmod, fd, 0600);
+
+	return err ? err : owner_lock(fd);
+}
+
 static int create_nameless(int place, const char *name)
 {
 	const int fd = (int)spr_sys(SYS_openat, place, ".", O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
@@ -410,7 +418,7 @@ static int create_nameless(int place, const char *name)
 
 	if (fd < 0)
 		return fd;
-	err = owner_lock(fd);
+	err = owner_take(fd);
 	if (!err)
 		err = link_nameless(fd, place, name);
 	if (!err)
@@ -427,7 +435,7 @@ static int create_named(int place, const char *name)
 
 	if (fd < 0)
 		return fd;
-	err = owner_lock(fd);
+	err = owner_take(fd);
 	if (err == -EACCES)
 		err = -EAGAIN;
 	if (!err && still_named(place, name, fd))
