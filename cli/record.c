@@ -170,8 +170,32 @@ static int choose(const struct spr_cli_command *self, struct record *r, int c)
 
 /* --- Running ---------------------------------------------------------------------------- */
 
+/* Where execvp finds it, so that it can be named and looked at. false: nowhere in PATH. */
+static bool find_program(char *out, size_t room, const char *name, int mode)
+{
+	const char *at = getenv("PATH");
+
+	while (!strchr(name, '/') && at && *at) {
+		const size_t n = strcspn(at, ":");
+		snprintf(out, room, "%.*s/%s", n ? (int)n : 1, n ? at : ".", name);
+		if (!access(out, mode))
+			return true;
+		at += n + (at[n] == ':');
+	}
+	if (name[0] == '/' || !getcwd(out, room) || strlen(out) + strlen(name) + 2 > room)
+		snprintf(out, room, "%s", name);
+	else
+		strcat(strcat(out, "/"), name);
+	return strchr(name, '/');
+}
+
 static int could_not_execute(const char *name, int err)
 {
+	char path[PATH_MAX];
+
+	/* A folder in PATH that we may not look into is no reason to say more than "not found". */
+	if (err == -EACCES && !strchr(name, '/') && !find_program(path, sizeof(path), name, F_OK))
+		err = -ENOENT;
 	if (err == -ENOENT && !strchr(name, '/'))
 		spr_cli_say("%s: command not found", spr_cli_shown(name));
 	else
@@ -240,25 +264,6 @@ static void report(const struct record *r, const struct spr_cli_session *s)
 	(void)!write(r->report_fd, line, (size_t)n);
 }
 
-/* What execvp has found, so that it can be named and looked at. */
-static void find_program(char *out, size_t room, const char *name)
-{
-	const char *at = getenv("PATH");
-
-	while (!strchr(name, '/') && at && *at) {
-		const size_t n = strcspn(at, ":");
-		snprintf(out, room, "%.*s/%s", n ? (int)n : 1, n ? at : ".", name);
-		if (!access(out, X_OK))
-			return;
-		at += n + (at[n] == ':');
-	}
-	if (name[0] == '/' || !getcwd(out, room) || strlen(out) + strlen(name) + 2 > room) {
-		snprintf(out, room, "%s", name);
-		return;
-	}
-	strcat(strcat(out, "/"), name);
-}
-
 static int run_target(const struct record *r, struct spr_cli_session *s, struct spr_cli_target *t,
                       char **argv, char **env)
 {
@@ -270,7 +275,7 @@ static int run_target(const struct record *r, struct spr_cli_session *s, struct 
 		return could_not_execute(argv[0], err);
 	}
 	char exe[PATH_MAX];
-	find_program(exe, sizeof(exe), argv[0]);
+	find_program(exe, sizeof(exe), argv[0], X_OK);
 	spr_cli_watch_root(s->watch, t->pid, now_ns, exe);
 	spr_cli_session_run(s, t);
 	spr_cli_session_close(s, t);

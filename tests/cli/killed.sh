@@ -13,8 +13,9 @@ wait $! 2>/dev/null
 for _ in $(seq 200); do [ -s end ] && break; sleep 0.05; done
 cat end
 ls -d [d-s]* | sed 's/-[0-9a-f]\{8\}$/-XXXXXXXX/'
-"$SPARRING" show --json sparring.spr.part-* 2>&1 >json
+"$SPARRING" show --json sparring.spr.part-* 2>err >json
 echo "=> $?"
+sed 's/part-[0-9a-f]*/part-XXXXXXXX/' err
 grep -q recorder json || echo "what was synced cannot be read"
 "$SPARRING" verdict sparring.spr.part-* | sed -n '1,4s/[0-9]* records/N records/p; 1,4{/records/!p}'
 echo "=> ${PIPESTATUS[0]}"

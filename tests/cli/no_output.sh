@@ -17,5 +17,5 @@ run -o /dev/fd/77
 : >in
 run -o /dev/fd/0 <in
 mkdir -m 500 closed
-[ "$(id -u)" = 0 ] || run -o closed/a.spr | grep -v "^=> 73\|^sparring: closed/a.spr: cannot be written: Permission denied"
+[ "$(id -u)" = 0 ] || run -o closed/a.spr 2>&1 | grep -v "^=> 73\|^sparring: closed/a.spr: cannot be written: Permission denied"
 ls
