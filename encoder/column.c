@@ -226,7 +226,7 @@ bool spr_column_ints_put(struct spr_vec *out, const struct spr_ints *c)
 		if (c->n)
 			memcpy(body, c->values, c->width);
 	} else if (codec != SPR_CODEC_RAW) {
-		if (codec == SPR_CODEC_DELTA_BY_SOURCE)
+		if (codec == SPR_CODEC_DELTA_BY_SOURCE && c->n_sources)
 			memset(c->states, 0, c->n_sources * sizeof(*c->states));
 		end = codec_put(body, body + raw_bytes, c, codec);
 	}
