@@ -167,7 +167,7 @@ static void collector_unpark(struct spr_collector *c)
 		collector_alarm(c);
 	spr_collector_disarm(c);
 	c->parked_ns = 0;
-	if (now >= c->timer_ns) {
+	if (now + CLOCK_SLOP_NS >= c->timer_ns) {
 		spr_sys(SYS_read, c->timer_fd, &ticks, sizeof(ticks));
 		c->timer_ns = SPR_NEVER;
 	}
@@ -220,17 +220,18 @@ int64_t spr_collector_step(spr_collector *c, int timeout_ms)
 
 /* --- Between steps ------------------------------------------------------------------- */
 
+/* Relative: the channels' clock may have drifted from the kernel's since it was calibrated. */
 static void collector_timer_set(struct spr_collector *c, uint64_t now)
 {
-	const uint64_t due = earlier(spr_collector_due(c), now + c->backstop_ns);
-	const uint64_t at = due ? due : 1; /* 0 would switch it off */
-	const struct itimerspec when = { .it_value = { .tv_sec = (time_t)(at / 1000000000),
-	                                               .tv_nsec = (long)(at % 1000000000) } };
+	const uint64_t at = earlier(spr_collector_due(c), now + c->backstop_ns);
+	const uint64_t wait_ns = at > now ? at - now : 1; /* 0 would switch it off */
+	const struct itimerspec when = { .it_value = { .tv_sec = (time_t)(wait_ns / 1000000000),
+		                                       .tv_nsec = (long)(wait_ns % 1000000000) } };
 
 	if (c->timer_ns <= at) /* it fires early: a step for nothing, once a second at the most */
 		return;
 	c->timer_ns = at;
-	spr_sys(SYS_timerfd_settime, c->timer_fd, TFD_TIMER_ABSTIME, &when, NULL);
+	spr_sys(SYS_timerfd_settime, c->timer_fd, 0, &when, NULL);
 }
 
 void spr_collector_park(struct spr_collector *c)

@@ -103,9 +103,14 @@ static void live_with_descriptor(spr_collector *c, struct fake_channel *f, struc
 {
 	const struct itimerspec none = { .it_value = { .tv_nsec = 0 } };
 	struct pollfd p = { .fd = spr_collector_fd(c), .events = POLLIN };
+	const struct spr_bell *bell = f->base.bell;
 	const uint64_t want = n->n_records + 1;
+	const unsigned ready = f->n_ready;
+	int fds[2];
 
 	check(p.fd >= 0);
+	check(pipe(fds) == 0);
+	check(bell->watch(bell->arg, &f->base, fds[0], POLLIN, 10) == 0);
 	for (int i = 0; i < 1000 && poll(&p, 1, 0) == 1; i++)
 		check(spr_collector_step(c, 0) >= 0);
 	check(timerfd_settime(c->timer_fd, 0, &none, NULL) == 0); /* only the bell counts */
@@ -115,6 +120,14 @@ static void live_with_descriptor(spr_collector *c, struct fake_channel *f, struc
 		check(spr_collector_step(c, 0) >= 0);
 	}
 	check(n->n_records == want);
+	check(timerfd_settime(c->timer_fd, 0, &none, NULL) == 0);
+	check(write(fds[1], "x", 1) == 1);
+	for (int i = 0; i < 1000 && f->n_ready == ready; i++) {
+		check(poll(&p, 1, 5000) == 1);
+		check(spr_collector_step(c, 0) == 0);
+	}
+	close(fds[0]);
+	close(fds[1]);
 }
 
 static void whole_life(void)

@@ -179,6 +179,16 @@ static void later(struct later *l, void (*body)(void *arg), void *arg)
 	assert_int_equal(pthread_create(&l->thread, NULL, later_run, l), 0);
 }
 
+static void way_of_waiting_is_the_one_asked_for(void **state)
+{
+	const struct rig *r = *state;
+	const bool uring = !(open_flags & SPR_PLAIN) && spr_probe("io_uring") == 1;
+
+	assert_string_equal(r->c->waiter->ops->name, uring ? "io_uring" : "plain");
+	assert_int_equal(r->c->waiter->hears_words, uring && spr_probe("io_uring_futex") == 1);
+	assert_int_equal(r->c->entries[0]->listener == NULL, r->c->waiter->hears_words);
+}
+
 /* --- Passes, ticks, late records --------------------------------------------------------- */
 
 static void pass_takes_all_channels_in_order_then_ticks_once(void **state)
@@ -1087,6 +1097,7 @@ static void wakes_of_a_later_thread_are_never_lost(void **state)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, rig_open, rig_close)
 
 static const struct CMUnitTest cases[] = {
+	CASE(way_of_waiting_is_the_one_asked_for),
 	CASE(pass_takes_all_channels_in_order_then_ticks_once),
 	CASE(sinks_that_got_nothing_are_not_ticked),
 	CASE(batches_know_which_tick_has_passed),
