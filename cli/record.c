@@ -329,7 +329,9 @@ static int record_target(struct record *r, char **argv)
 		spr_cli_session_drop(&session);
 		return SPR_CLI_FAILED;
 	}
-	return run_target(r, &session, &target, argv, env);
+	const int answer = run_target(r, &session, &target, argv, env);
+	free(env);
+	return answer;
 }
 
 static int record_run(const struct spr_cli_command *self, int argc, char **argv)
