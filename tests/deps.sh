@@ -4,7 +4,7 @@
 # for what every target needs. Calls apt only if something is missing. Debian 12 has all of it.
 set -eu
 
-needed="gcc libc6-dev make libzstd-dev liburing-dev libcmocka-dev zstd strace python3-minimal"
+needed="gcc libc6-dev make libzstd-dev liburing-dev libcmocka-dev zstd strace python3"
 further="clang clang-tidy clang-format musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross
 	qemu-user spin"
 case ${1:-} in

@@ -475,7 +475,7 @@ static void race_with_sweepers(int n_rounds)
 static void sweepers_never_take_a_living_file(void **state)
 {
 	(void)state;
-	race_with_sweepers(test_long() ? 200000 : 3000);
+	race_with_sweepers(test_long() ? 200000 : 1000);
 }
 
 static long no_tmpfile(long nr, long a, long b, long c, long d, long e, long f)
@@ -489,7 +489,7 @@ static void sweepers_never_take_a_living_file_without_nameless_files(void **stat
 {
 	(void)state;
 	fake_sys_replace(SYS_openat, no_tmpfile);
-	race_with_sweepers(test_long() ? 200000 : 3000);
+	race_with_sweepers(test_long() ? 200000 : 1000);
 }
 
 static void nothing_is_left_when_any_call_fails(void **state)

@@ -1,13 +1,16 @@
 # the recording ends with the target; a child that still runs is named and goes on
-"$SPARRING" record -- sh -c 'setsid sh -c "sleep 1; : >>file; cat file; echo \$? >late; sleep 20" & echo $! >pid; sleep 0.3; exit 4' 2>err
+mkfifo go # the daemon waits in its shell, alone, until the recording has ended
+"$SPARRING" record -- sh -c 'setsid sh -c ": >started; read x <go; : >file; cat file; echo \$? >late; sleep 20" &
+	echo $! >pid; while [ ! -e started ]; do sleep 0.02; done; exit 4' 2>err
 echo "=> $?"
 sed 's/[0-9]\+ records, [0-9]\+ processes/N records, N processes/' err
 pid=$(cat pid)
 kill -0 "$pid" || echo "it waited for the daemon"
 "$SPARRING" verdict sparring.spr >verdict
-grep -A4 transport verdict | sed "s/pid $pid /pid DAEMON /; /coverage/,\$d; s/[0-9]\+ records/N records/" | grep -v /sleep
+grep -A4 transport verdict | sed "s/pid $pid /pid DAEMON /; /coverage/,\$d; s/[0-9]\+ records/N records/"
 "$SPARRING" verdict --json sparring.spr | grep -q "\"left_running_processes\":\[.*{\"pid\":$pid,\"program\":\"[^\"]*sh\"}" ||
 	echo "the JSON does not name it"
-for _ in $(seq 200); do [ -s late ] && break; sleep 0.05; done
+echo >go
+for _ in $(seq 400); do [ -s late ] && break; sleep 0.05; done
 echo "the daemon goes on, undisturbed: $(cat late)"
 pkill -s "$pid"
