@@ -18,7 +18,7 @@
 
 #define STEP_BYTES    (256u << 10)
 #define AHEAD_BYTES   4096u /* of a file, at least so much at once */
-#define VERDICT_MOST  (8u + 84u + 16u * SPR_INFO_KINDS_MAX + 4u)
+#define VERDICT_MOST  (8u + 92u + 16u * SPR_INFO_KINDS_MAX + 4u)
 
 /* --- Source ------------------------------------------------------------------------------------- */
 
@@ -232,12 +232,25 @@ static int short_of(struct spr_walk *w, struct spr_item *item)
 	return 0;
 }
 
-/* A whole skippable frame of at most `most` bytes: 1, 0 (the bytes end), -errno. */
-static int64_t skippable_get(struct spr_walk *w, uint32_t n, uint32_t most, const uint8_t **bytes)
-{
-	int64_t got;
+/* The size of a frame of ours stands in it twice: in its head, and as a count at count_at of things
+ * of `each` bytes. Were only the first believed, one flipped bit there would look like a cut. */
+struct shape {
+	uint32_t most, count_at, fixed, each;
+};
+static const struct shape header_shape = { SPR_HEADER_BYTES_MAX, 48, 52, 1 };
+static const struct shape info_shape = { SPR_INFO_BYTES_MAX, 56, 60, 8 };
+static const struct shape verdict_shape = { VERDICT_MOST, 96, 96, 16 };
 
-	if (n > most - 8)
+/* A whole skippable frame: 1, 0 (the bytes end), -EBADMSG, -errno. */
+static int64_t ours_get(struct spr_walk *w, uint32_t n, const struct shape *shape, const uint8_t **bytes)
+{
+	const size_t n_first = shape->count_at + 4;
+	int64_t got = spr_source_get(w->source, w->at, n_first, bytes);
+
+	if (got < 0)
+		return got;
+	if (n > shape->most - 8 || (got == (int64_t)n_first &&
+	    n != shape->fixed + (uint64_t)shape->each * spr_get32(*bytes + shape->count_at)))
 		return -EBADMSG;
 	got = spr_source_get(w->source, w->at, n + 8u, bytes);
 	return got < 0 ? got : got == n + 8;
@@ -246,7 +259,7 @@ static int64_t skippable_get(struct spr_walk *w, uint32_t n, uint32_t most, cons
 static int header_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 {
 	const uint8_t *bytes;
-	const int64_t got = skippable_get(w, n, SPR_HEADER_BYTES_MAX, &bytes);
+	const int64_t got = ours_get(w, n, &header_shape, &bytes);
 	int err;
 
 	if (got == -EBADMSG)
@@ -281,7 +294,7 @@ static bool info_fits(const struct spr_walk *w, const struct spr_format_info *in
 static int frame_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 {
 	const uint8_t *bytes;
-	int64_t got = skippable_get(w, n, SPR_INFO_BYTES_MAX, &bytes);
+	int64_t got = ours_get(w, n, &info_shape, &bytes);
 
 	if (got == -EBADMSG || (got > 0 && spr_format_info_get(&item->info, bytes, n + 8u)))
 		return damage(w, "the head of a data frame");
@@ -315,7 +328,7 @@ static int verdict_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 {
 	struct spr_format_totals totals;
 	const uint8_t *bytes;
-	const int64_t got = skippable_get(w, n, VERDICT_MOST, &bytes);
+	const int64_t got = ours_get(w, n, &verdict_shape, &bytes);
 
 	if (got == -EBADMSG || (got > 0 && spr_format_verdict_get(&totals, bytes, n + 8u)))
 		return damage(w, "the verdict");
@@ -337,12 +350,15 @@ static int verdict_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 static int later_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 {
 	const uint8_t *bytes;
-	const int64_t got = n < 8 ? -EBADMSG : skippable_get(w, n, SPR_HEADER_BYTES_MAX, &bytes);
+	int64_t got;
 
-	if (got == -EBADMSG || (got > 0 && spr_get32(bytes + n + 4) != spr_format_crc32(bytes + 8, n - 4)))
+	if (n < 8 || n > SPR_HEADER_BYTES_MAX - 8)
 		return damage(w, "a frame of an unknown sort");
-	if (got <= 0)
-		return got ? (int)got : short_of(w, item);
+	got = spr_source_get(w->source, w->at, n + 8u, &bytes);
+	if (got < n + 8)
+		return got < 0 ? (int)got : short_of(w, item);
+	if (spr_get32(bytes + n + 4) != spr_format_crc32(bytes + 8, n - 4))
+		return damage(w, "a frame of an unknown sort");
 	w->at += n + 8u;
 	entry_note(w, n + 8u, 0);
 	return 1;
