@@ -62,12 +62,15 @@ static int labels_check(const struct spr_kind *k, const struct spr_field *f)
 {
 	if (!f->n_labels)
 		return 0;
-	if (!(f->flags & (SPR_ENUM | SPR_FLAGS)) || !f->labels || f->n_labels > SPR_FIELD_LABELS_MAX)
-		return spr_fail(-EINVAL, "field %s.%s: labels belong to an ENUM or FLAGS field, at most %d",
+	if (!(f->flags & (SPR_ENUM | SPR_FLAGS)) || !f->labels ||
+	    f->n_labels > SPR_FIELD_LABELS_MAX)
+		return spr_fail(-EINVAL,
+		                "field %s.%s: labels belong to an ENUM or FLAGS field, at most %d",
 		                k->name, f->name, SPR_FIELD_LABELS_MAX);
 	for (uint32_t i = 0; i < f->n_labels; i++) {
 		if (!f->labels[i] || strnlen(f->labels[i], LABEL_MAX + 1) > LABEL_MAX)
-			return spr_fail(-EINVAL, "field %s.%s: label %u is missing or longer than %d bytes",
+			return spr_fail(-EINVAL,
+			                "field %s.%s: label %u is missing or longer than %d bytes",
 			                k->name, f->name, i, LABEL_MAX);
 	}
 	return 0;
@@ -78,13 +81,15 @@ static int field_check(const struct spr_kind *k, uint32_t at)
 	const struct spr_field *f = &k->fields[at];
 
 	if (!name_is_good(f->name))
-		return spr_fail(-EINVAL, "kind %s: the name of field %u is not 1 to %d of [a-z0-9_]",
+		return spr_fail(-EINVAL,
+		                "kind %s: the name of field %u is not 1 to %d of [a-z0-9_]",
 		                k->name, at, SPR_KIND_NAME_MAX);
 	if (f->type < SPR_U8 || f->type > SPR_BYTES)
-		return spr_fail(-EINVAL, "field %s.%s: there is no type %u", k->name, f->name, f->type);
+		return spr_fail(-EINVAL, "field %s.%s: there is no type %u", k->name, f->name,
+		                f->type);
 	if (!flags_fit(f) || f->reserved[0] || f->reserved[1] || f->reserved[2])
-		return spr_fail(-EINVAL, "field %s.%s: flags %#x do not go with type %u", k->name, f->name,
-		                f->flags, f->type);
+		return spr_fail(-EINVAL, "field %s.%s: flags %#x do not go with type %u", k->name,
+		                f->name, f->flags, f->type);
 	for (uint32_t i = 0; i < at; i++) {
 		if (!strcmp(k->fields[i].name, f->name))
 			return spr_fail(-EINVAL, "field %s.%s is declared twice", k->name, f->name);
@@ -100,7 +105,8 @@ static int kind_check(const struct spr_kind *kinds, uint32_t at)
 		return spr_fail(-EINVAL, "the name of kind %u is not 1 to %d of [a-z0-9_]", at + 1,
 		                SPR_KIND_NAME_MAX);
 	if (!strcmp(k->name, "bytes") || !strcmp(k->name, "blind"))
-		return spr_fail(-EINVAL, "kind %u: every channel has a kind \"%s\" already", at + 1, k->name);
+		return spr_fail(-EINVAL, "kind %u: every channel has a kind \"%s\" already", at + 1,
+		                k->name);
 	if (k->n_fields > SPR_KIND_FIELDS_MAX || (k->n_fields && !k->fields) || k->reserved)
 		return spr_fail(-EINVAL, "kind %s: %u fields; at most %d", k->name, k->n_fields,
 		                SPR_KIND_FIELDS_MAX);
@@ -128,7 +134,8 @@ int spr_kinds_check(const struct spr_kind *kinds, uint32_t n_kinds)
 			return err;
 	}
 	if (spr_kinds_encode(NULL, 0, kinds, n_kinds) > SPR_KINDS_BYTES_MAX)
-		return spr_fail(-EINVAL, "the declaration of %u kinds takes more than 1 MiB", n_kinds);
+		return spr_fail(-EINVAL, "the declaration of %u kinds takes more than 1 MiB",
+		                n_kinds);
 	return 0;
 }
 
@@ -138,7 +145,8 @@ bool spr_kinds_alike(const struct spr_kind *a, const struct spr_kind *b)
 		return false;
 	for (uint32_t i = 0; i < a->n_fields; i++) {
 		if (strcmp(a->fields[i].name, b->fields[i].name) ||
-		    a->fields[i].type != b->fields[i].type || a->fields[i].flags != b->fields[i].flags)
+		    a->fields[i].type != b->fields[i].type ||
+		    a->fields[i].flags != b->fields[i].flags)
 			return false;
 	}
 	return true;
@@ -336,7 +344,8 @@ static struct spr_kind *kinds_fill(const uint8_t *bytes, size_t n_bytes, const s
 	const size_t n_bytes_kinds = sizes->n_kinds * sizeof(struct spr_kind);
 	const size_t n_bytes_fields = sizes->n_fields * sizeof(struct spr_field);
 	const size_t n_bytes_labels = sizes->n_labels * sizeof(char *);
-	char *block = calloc(1, n_bytes_kinds + n_bytes_fields + n_bytes_labels + sizes->n_text + 1);
+	char *block = calloc(1,
+	                     n_bytes_kinds + n_bytes_fields + n_bytes_labels + sizes->n_text + 1);
 	struct source s = { .at = bytes, .left = n_bytes };
 
 	if (!block)

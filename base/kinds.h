@@ -22,15 +22,16 @@
 #define SPR_KINDS_BYTES_MAX (1u << 20) /* of one declaration */
 
 /* Is this a declaration we can carry: names (unique, 1 to 63 bytes of [a-z0-9_]), types, flags and
- * labels in range, at most 1,000 kinds of at most 64 fields, at most 1 MiB encoded? "bytes" and "blind" are
- * taken. -EINVAL with a sentence. */
+ * labels in range, at most 1,000 kinds of at most 64 fields, at most 1 MiB encoded? "bytes" and
+ * "blind" are taken. -EINVAL with a sentence. */
 int spr_kinds_check(const struct spr_kind *kinds, uint32_t n_kinds);
 
 /* Bytes the declaration takes; written to out only if they fit in room_bytes. */
 size_t spr_kinds_encode(void *out, size_t room_bytes, const struct spr_kind *kinds,
                         uint32_t n_kinds);
 
-/* One block from malloc that holds kinds, fields, names and labels: free(*out). -EPROTO, -ENOMEM. */
+/* One block from malloc that holds kinds, fields, names and labels: free(*out). -EPROTO, -ENOMEM.
+ */
 int spr_kinds_decode(struct spr_kind **out, uint32_t *n_kinds, const void *bytes, size_t n_bytes);
 
 /* The number of a kind by name, counted from 1 ("bytes" is 0, "blind" SPR_KIND_BLIND); -ENOENT,

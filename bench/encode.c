@@ -68,13 +68,15 @@ static uint8_t *put_text(uint8_t *at, const char *text)
 	return put(put(at, &n, 2), text, n);
 }
 
-/* --- Records like those of real programs --------------------------------------------------------- */
+/* --- Records like those of real programs ---------------------------------------------------------
+ */
 
 /* A heap of a few thousand live blocks in size classes, freed mostly young, from four threads. */
 static uint8_t *memory_make(uint8_t *at, uint32_t thread)
 {
 	static uint64_t live[4][4096], top[4];
-	static const uint64_t sizes[] = { 16, 24, 32, 32, 40, 48, 64, 64, 80, 96, 128, 256, 512, 1024, 4096 };
+	static const uint64_t sizes[] = { 16, 24, 32,  32,  40,  48,   64,  64,
+		                          80, 96, 128, 256, 512, 1024, 4096 };
 	static uint32_t n_live[4];
 	uint64_t size = sizes[rnd(15)], none = 0;
 
@@ -106,16 +108,21 @@ static uint8_t *memory_make(uint8_t *at, uint32_t thread)
 
 static uint8_t *file_make(uint8_t *at)
 {
-	static const char *const dirs[] = { "/usr/include", "/usr/include/x86_64-linux-gnu/bits",
-		"/usr/lib/gcc/x86_64-linux-gnu/12/include", "/home/user/project/src", "/home/user/project/include",
-		"/usr/local/include", "/lib/x86_64-linux-gnu", "/home/user/project/build/obj" };
+	static const char *const dirs[] = { "/usr/include",
+		                            "/usr/include/x86_64-linux-gnu/bits",
+		                            "/usr/lib/gcc/x86_64-linux-gnu/12/include",
+		                            "/home/user/project/src",
+		                            "/home/user/project/include",
+		                            "/usr/local/include",
+		                            "/lib/x86_64-linux-gnu",
+		                            "/home/user/project/build/obj" };
 	static const uint32_t access[] = { 1, 8, 8, 1, 2, 16 };
 	char path[PAYLOAD_MOST];
 	const uint16_t op = (uint16_t)rnd(5);
 	const uint32_t which = (uint32_t)(rnd(4) ? rnd(300) : rnd(6000));
 
-	snprintf(path, sizeof(path), "%s/%s_%u.%s", dirs[which % 8], which % 3 ? "module" : "types", which / 8,
-	         which % 5 ? "h" : "c");
+	snprintf(path, sizeof(path), "%s/%s_%u.%s", dirs[which % 8], which % 3 ? "module" : "types",
+	         which / 8, which % 5 ? "h" : "c");
 	at = put(at, &op, 2);
 	at = put(at, &access[rnd(6)], 4);
 	at = put_text(at, path);
@@ -151,15 +158,22 @@ static void input_make(struct input *in, const struct options *o)
 			at = !strcmp(o->kind, "file") ? file_make(at) : bytes_make(at);
 		time += 40 + rnd(200) + (rnd(100) ? 0 : rnd(100000));
 		*r = (struct spr_record){
-			.data = from, .bytes = (uint32_t)(at - from), .kind = strcmp(o->kind, "bytes") ? 1 : 0,
-			.flags = SPR_HAS_ID, .time_ns = time, .seq = seqs[thread]++, .writer = thread + 1,
-			.pid = 4242, .tid = (int32_t)(4242 + thread),
+			.data = from,
+			.bytes = (uint32_t)(at - from),
+			.kind = strcmp(o->kind, "bytes") ? 1 : 0,
+			.flags = SPR_HAS_ID,
+			.time_ns = time,
+			.seq = seqs[thread]++,
+			.writer = thread + 1,
+			.pid = 4242,
+			.tid = (int32_t)(4242 + thread),
 		};
 	}
 	in->n_bytes = (size_t)(at - in->bytes);
 }
 
-/* --- Measuring ------------------------------------------------------------------------------------ */
+/* --- Measuring
+ * ------------------------------------------------------------------------------------ */
 
 static double now(void)
 {
@@ -270,7 +284,8 @@ static void measure(const struct input *in, const struct options *o)
 		rows[i].decode = (cpu() - work) / n;
 		close(fd);
 	}
-	printf("%-6s level %2d  workers %2u  wall %6.1f ns  cpu %6.1f ns  %6.2f bytes  decode %6.1f ns\n",
+	printf("%-6s level %2d  workers %2u  wall %6.1f ns  cpu %6.1f ns  %6.2f bytes  decode "
+	       "%6.1f ns\n",
 	       o->kind, o->level, o->workers, median(rows, o->rounds, offsetof(struct row, wall)),
 	       median(rows, o->rounds, offsetof(struct row, cpu)),
 	       median(rows, o->rounds, offsetof(struct row, bytes)),
@@ -293,14 +308,18 @@ static void floors(const struct input *in, const struct options *o)
 	work = cpu();
 	n = ZSTD_compress(to, room, in->bytes, in->n_bytes, o->level);
 	work = (cpu() - work) / (double)in->n;
-	printf("%-6s level %2d  floors: memcpy %.1f ns, zstd of the rows %.1f ns, %.2f bytes (%.1f bytes put)\n",
-	       o->kind, o->level, copy, work, (double)n / (double)in->n, (double)in->n_bytes / (double)in->n);
+	printf("%-6s level %2d  floors: memcpy %.1f ns, zstd of the rows %.1f ns, %.2f bytes (%.1f "
+	       "bytes put)\n",
+	       o->kind, o->level, copy, work, (double)n / (double)in->n,
+	       (double)in->n_bytes / (double)in->n);
 	free(to);
 }
 
 int main(int argc, char **argv)
 {
-	struct options o = { .n = 1000000, .tick = 4096, .workers = 1, .rounds = 5, .level = 1, .kind = "memory" };
+	struct options o = {
+		.n = 1000000, .tick = 4096, .workers = 1, .rounds = 5, .level = 1, .kind = "memory"
+	};
 	struct input in = { 0 };
 	int c;
 

@@ -203,7 +203,8 @@ static uint8_t *codec_put(uint8_t *at, const uint8_t *end, const struct spr_ints
 #undef WIDTHS
 }
 
-static void head_put(uint8_t *head, enum spr_codec codec, uint32_t width, uint32_t n, size_t n_bytes)
+static void head_put(uint8_t *head, enum spr_codec codec, uint32_t width, uint32_t n,
+                     size_t n_bytes)
 {
 	head[0] = (uint8_t)codec;
 	head[1] = (uint8_t)width;

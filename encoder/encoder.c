@@ -38,7 +38,8 @@ static int form_find(const struct spr_form **out, const char *name)
 	if (!name || !strcmp(name, spr_form_spr.name))
 		return 0;
 	if (!strcmp(name, "memtrack"))
-		return spr_fail(-ENOTSUP, "format memtrack is not built into this version; \"spr\" is");
+		return spr_fail(-ENOTSUP,
+		                "format memtrack is not built into this version; \"spr\" is");
 	return spr_fail(-EINVAL, "there is no format \"%s\"; there is \"spr\"", name);
 }
 
@@ -109,7 +110,8 @@ static int workers_open(spr_encoder *e, int level)
 		return -ENOMEM;
 	for (uint32_t i = 0; i < e->n_workers; i++) {
 		struct spr_worker *w = &e->workers[i];
-		const int err = e->form->worker_open(&w->form, e->kinds, e->n_kinds, e->frame_records, level);
+		const int err = e->form->worker_open(&w->form, e->kinds, e->n_kinds,
+		                                     e->frame_records, level);
 
 		w->encoder = e;
 		w->filler.store = &e->store;
@@ -132,7 +134,8 @@ static int threads_open(spr_encoder *e)
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	for (; n < e->n_workers && !err; n += !err)
-		err = -pthread_create(&e->workers[n].thread, &attr, spr_encoder_worker_main, &e->workers[n]);
+		err = -pthread_create(&e->workers[n].thread, &attr, spr_encoder_worker_main,
+		                      &e->workers[n]);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	pthread_attr_destroy(&attr);
 	for (uint32_t i = n; i < e->n_workers; i++)
@@ -178,7 +181,8 @@ static int parts_open(spr_encoder *e, const struct spr_encoder_options *o)
 		return err;
 	for (uint32_t i = 0; i < e->n_kinds; i++)
 		n_fields += e->kinds[i].n_fields + 1;
-	h.content_bytes_max = (uint32_t)spr_format_content_max(e->frame_records, e->frame_bytes, n_fields);
+	h.content_bytes_max = (uint32_t)spr_format_content_max(e->frame_records, e->frame_bytes,
+	                                                       n_fields);
 	owner_lock(e, F_WRLCK);
 	err = spr_encoder_begin_write(e, &h);
 	return err ? err : threads_open(e);
@@ -259,8 +263,9 @@ SPR_API int spr_encoder_open(spr_encoder **out, const struct spr_encoder_options
 	e->frame_records = o.frame_records;
 	e->frame_bytes = o.frame_bytes;
 	e->records_most = (e->n_workers + 3ull) * o.frame_records;
-	e->bytes_most = (e->n_workers + 3ull) *
-	                (o.frame_bytes > SPR_RECORD_BYTES_MAX ? o.frame_bytes : SPR_RECORD_BYTES_MAX);
+	e->bytes_most = (e->n_workers + 3ull) * (o.frame_bytes > SPR_RECORD_BYTES_MAX
+	                                                 ? o.frame_bytes
+	                                                 : SPR_RECORD_BYTES_MAX);
 	e->window.given_order = o.flags & SPR_GIVEN_ORDER;
 	e->window.frame_records = o.frame_records;
 	e->window.frame_bytes = o.frame_bytes;
@@ -276,7 +281,8 @@ SPR_API int spr_encoder_open(spr_encoder **out, const struct spr_encoder_options
 	return 0;
 }
 
-/* --- The feeder's calls ------------------------------------------------------------------------ */
+/* --- The feeder's calls ------------------------------------------------------------------------
+ */
 
 /* Under lock: the error again, in the caller's thread. */
 static int error_of(const spr_encoder *e)
@@ -304,8 +310,9 @@ static void event_push(spr_encoder *e, const struct spr_event *ev)
 	e->n_flight += ev->n;
 	e->n_bytes_flight += ev->n_bytes;
 	e->n_malformed += ev->state == SPR_EVENT_TAKEN ? ev->n_malformed : 0;
-	if (e->n_idle && (ev->state == SPR_EVENT_WAITING || ev->type == SPR_EVENT_FLUSH ||
-	                  e->n_unmerged >= e->frame_records / 2 || e->head - e->tail >= SPR_EVENTS / 2))
+	if (e->n_idle &&
+	    (ev->state == SPR_EVENT_WAITING || ev->type == SPR_EVENT_FLUSH ||
+	     e->n_unmerged >= e->frame_records / 2 || e->head - e->tail >= SPR_EVENTS / 2))
 		pthread_cond_signal(&e->work);
 }
 
@@ -323,8 +330,8 @@ static struct spr_event feeder_event(spr_encoder *e)
 }
 
 /* Up to SPR_PART_RECORDS records of a put. */
-static int part_put(spr_encoder *e, const struct spr_record *recs, uint32_t n, struct spr_loan *loan,
-                    bool lend)
+static int part_put(spr_encoder *e, const struct spr_record *recs, uint32_t n,
+                    struct spr_loan *loan, bool lend)
 {
 	struct spr_event ev = { .type = SPR_EVENT_RECORDS, .state = SPR_EVENT_WAITING };
 	uint64_t n_malformed = 0;
@@ -378,8 +385,9 @@ SPR_API int spr_encoder_put(spr_encoder *e, const struct spr_record *recs, size_
 	for (size_t at = 0; at < n && !err; at += SPR_PART_RECORDS) {
 		const size_t left = n - at;
 
-		err = part_put(e, recs + at, left < SPR_PART_RECORDS ? (uint32_t)left : SPR_PART_RECORDS,
-		               loan, loan && n >= SPR_LEND_LEAST);
+		err = part_put(e, recs + at,
+		               left < SPR_PART_RECORDS ? (uint32_t)left : SPR_PART_RECORDS, loan,
+		               loan && n >= SPR_LEND_LEAST);
 	}
 	if (loan)
 		spr_loan_give(loan);
@@ -388,11 +396,14 @@ SPR_API int spr_encoder_put(spr_encoder *e, const struct spr_record *recs, size_
 
 SPR_API int spr_encoder_tick(spr_encoder *e, uint64_t until_ns)
 {
-	const struct spr_event ev = { .type = SPR_EVENT_TICK, .state = SPR_EVENT_TAKEN, .until_ns = until_ns };
+	const struct spr_event ev = { .type = SPR_EVENT_TICK,
+		                      .state = SPR_EVENT_TAKEN,
+		                      .until_ns = until_ns };
 	int err;
 
 	pthread_mutex_lock(&e->lock);
-	/* Batches are given back by the next tick: what no worker has begun yet is taken in here. */
+	/* Batches are given back by the next tick: what no worker has begun yet is taken in here.
+	 */
 	while (spr_encoder_take_in(e, &e->feeder))
 		;
 	while (e->n_waiting || e->head - e->tail == SPR_EVENTS)
@@ -432,7 +443,8 @@ SPR_API int spr_encoder_sync(spr_encoder *e)
 	return err;
 }
 
-/* --- As a sink ---------------------------------------------------------------------------------- */
+/* --- As a sink ----------------------------------------------------------------------------------
+ */
 
 static struct spr_kind_map *map_find(const struct spr_encoder_sink *s, const spr_channel *ch)
 {
@@ -464,8 +476,10 @@ static int map_make(struct spr_encoder_sink *s, const spr_channel *ch)
 			to++;
 		if (to == e->n_kinds || !spr_kinds_alike(&e->kinds[to], &kinds[i])) {
 			free(m);
-			return spr_fail(-EINVAL, "encoder: the channel's kind %s is %s in the trace",
-			                kinds[i].name, to == e->n_kinds ? "not declared" : "declared otherwise");
+			return spr_fail(-EINVAL,
+			                "encoder: the channel's kind %s is %s in the trace",
+			                kinds[i].name,
+			                to == e->n_kinds ? "not declared" : "declared otherwise");
 		}
 		m->to[i + 1] = (uint16_t)(to + 1);
 	}
@@ -514,7 +528,8 @@ static int sink_put(void *arg, spr_batch *b)
 		got = spr_batch_next(b, &rec);
 		if (got <= 0)
 			break;
-		err = spr_encoder_record_fill(e, &e->feeder, &rec, map, s->writer_base, &n_malformed);
+		err = spr_encoder_record_fill(e, &e->feeder, &rec, map, s->writer_base,
+		                              &n_malformed);
 	}
 	ev = feeder_event(e);
 	ev.n_malformed = n_malformed;
@@ -561,7 +576,8 @@ static void sink_bind(void *arg, spr_collector *c)
 	pthread_mutex_lock(&s->encoder->lock);
 	s->collector = c;
 	pthread_mutex_unlock(&s->encoder->lock);
-	if (!c) /* it keeps no batch any more; its channels may go, and others come in their place */
+	if (!c) /* it keeps no batch any more; its channels may go, and others come in their place
+	         */
 		maps_release(s);
 }
 
@@ -591,7 +607,8 @@ SPR_API int spr_encoder_sink(spr_encoder *e, struct spr_sink *out)
 	return 0;
 }
 
-/* --- Close -------------------------------------------------------------------------------------- */
+/* --- Close --------------------------------------------------------------------------------------
+ */
 
 /* A trace of nothing has one frame, too. Under lock, when all is written. */
 static void frame_if_none(spr_encoder *e)

@@ -21,8 +21,8 @@ struct spr_form {
 	const char *name; /* as in struct spr_encoder_options */
 	int32_t     level; /* by default */
 	/* The file's beginning, added to out. -ENOMEM. */
-	int (*begin)(struct spr_vec *out, const struct spr_format_header *h, const struct spr_kind *kinds,
-	             uint32_t n_kinds);
+	int (*begin)(struct spr_vec *out, const struct spr_format_header *h,
+	             const struct spr_kind *kinds, uint32_t n_kinds);
 	/* A worker's own state; kinds are kept. */
 	int (*worker_open)(void **worker, const struct spr_kind *kinds, uint32_t n_kinds,
 	                   uint32_t frame_records, int level);

@@ -13,7 +13,8 @@
 #define INFO_FIXED    56u
 #define VERDICT_FIXED 92u
 
-_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "traces are little endian, copied as they are");
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "traces are little endian, copied as they are");
 
 /* --- CRC-32 (IEEE 802.3, as in zlib) --------------------------------------------------------- */
 
@@ -63,10 +64,11 @@ static bool ours_is_whole(const uint8_t *frame, size_t n_bytes, uint32_t tag, si
 
 uint64_t spr_format_content_max(uint32_t frame_records, uint32_t frame_bytes, uint32_t n_fields)
 {
-	const uint64_t payload = frame_bytes > SPR_RECORD_BYTES_MAX ? frame_bytes : SPR_RECORD_BYTES_MAX;
+	const uint64_t payload = frame_bytes > SPR_RECORD_BYTES_MAX ? frame_bytes
+	                                                            : SPR_RECORD_BYTES_MAX;
 
-	/* Text costs at most three bytes for each of its own; a record's own columns and its share of
-	 * the tables at most 64; a field at most six column heads. */
+	/* Text costs at most three bytes for each of its own; a record's own columns and its share
+	 * of the tables at most 64; a field at most six column heads. */
 	return 3 * payload + 64ull * frame_records + 96ull * n_fields + 4096;
 }
 
@@ -97,9 +99,10 @@ static int limits_check(const struct spr_format_header *h)
 {
 	if (!h->frame_records || h->frame_records > SPR_FRAME_RECORDS_MAX ||
 	    h->frame_bytes > SPR_FRAME_BYTES_MAX || h->content_bytes_max > SPR_CONTENT_BYTES_MAX)
-		return spr_fail(-EPROTO, "the trace's header allows frames of %u records and %u bytes (%u "
-		                "decoded): more than any encoder writes", h->frame_records, h->frame_bytes,
-		                h->content_bytes_max);
+		return spr_fail(-EPROTO,
+		                "the trace's header allows frames of %u records and %u bytes (%u "
+		                "decoded): more than any encoder writes",
+		                h->frame_records, h->frame_bytes, h->content_bytes_max);
 	return 0;
 }
 
@@ -124,7 +127,8 @@ int spr_format_header_get(struct spr_format_header *h, struct spr_kind **kinds, 
 	h->start_unix_ns = spr_get64(frame + 40);
 	n_kinds_bytes = spr_get32(frame + 48);
 	if ((h->flags & ~SPR_GIVEN_ORDER) || spr_get32(frame + 52))
-		return spr_fail(-EPROTO, "the trace's header asks for what this library does not know");
+		return spr_fail(-EPROTO,
+		                "the trace's header asks for what this library does not know");
 	err = limits_check(h);
 	if (err)
 		return err;

@@ -152,8 +152,9 @@ static struct kind *kind_make(struct spr_frame_reader *r, uint32_t slot)
 {
 	static const struct spr_field whole = { .name = "bytes", .type = SPR_BYTES };
 	static const struct spr_kind bytes = { "bytes", &whole, 1, 0 };
-	const struct spr_kind *declared = slot == 0 ? &bytes :
-	                                  slot > r->n_kinds ? &spr_kind_blind : &r->declared[slot - 1];
+	const struct spr_kind *declared = slot == 0           ? &bytes
+	                                  : slot > r->n_kinds ? &spr_kind_blind
+	                                                      : &r->declared[slot - 1];
 	const bool *const wanted = r->views[slot].wanted;
 	struct kind *k = &r->kinds[slot];
 
@@ -175,7 +176,8 @@ static struct kind *kind_make(struct spr_frame_reader *r, uint32_t slot)
 	return k;
 }
 
-/* --- A frame's tables --------------------------------------------------------------------------- */
+/* --- A frame's tables ---------------------------------------------------------------------------
+ */
 
 static bool rooms_make(struct spr_frame_reader *r)
 {
@@ -195,7 +197,8 @@ static bool rooms_make(struct spr_frame_reader *r)
 		r->pids = malloc(r->n_sources * sizeof(*r->pids));
 		r->tids = malloc(r->n_sources * sizeof(*r->tids));
 		r->has_ids = malloc(r->n_sources);
-		r->sources_room = r->writer_of && r->pids && r->tids && r->has_ids ? r->n_sources : 0;
+		r->sources_room = r->writer_of && r->pids && r->tids && r->has_ids ? r->n_sources
+		                                                                   : 0;
 	}
 	return r->n_writers <= r->writers_room && r->n_sources <= r->sources_room;
 }
@@ -242,7 +245,8 @@ static int tables_get(struct spr_frame_reader *r, const uint8_t **at, const uint
 	return 0;
 }
 
-/* --- Text --------------------------------------------------------------------------------------- */
+/* --- Text ---------------------------------------------------------------------------------------
+ */
 
 static bool offsets_make(struct text *t)
 {
@@ -268,7 +272,8 @@ static int entries_expand(struct text *t, struct spr_cursor *prefixes, struct sp
 
 		if (spr_cursor_next(prefixes, 0, &prefix) || spr_cursor_next(suffixes, 0, &suffix))
 			return -EBADMSG;
-		if (prefix > before || prefix + suffix > UINT16_MAX || suffix > (size_t)(t->end - t->bytes) ||
+		if (prefix > before || prefix + suffix > UINT16_MAX ||
+		    suffix > (size_t)(t->end - t->bytes) ||
 		    prefix + suffix > n_bytes - t->entries.n)
 			return -EBADMSG;
 		if (prefix)
@@ -320,7 +325,8 @@ static int text_begin(struct spr_frame_reader *r, struct text *t, const uint8_t 
 	t->by_entry = head[0] == SPR_CODEC_TEXT_DICT;
 	if (t->by_entry)
 		return entries_get(r, t, body, spr_get32(head + 4));
-	if (head[0] != SPR_CODEC_TEXT || column_open(&t->numbers, &body, t->end, 4, spr_get32(head + 4)))
+	if (head[0] != SPR_CODEC_TEXT ||
+	    column_open(&t->numbers, &body, t->end, 4, spr_get32(head + 4)))
 		return -EBADMSG;
 	t->bytes = body;
 	return 0;
@@ -349,7 +355,8 @@ static int text_next(struct text *t, const uint8_t **bytes, uint32_t *n)
 	return 0;
 }
 
-/* --- Sections ------------------------------------------------------------------------------------- */
+/* --- Sections
+ * ------------------------------------------------------------------------------------- */
 
 static int numbers_begin(struct spr_frame_reader *r, struct field *f, const uint8_t **at,
                          const uint8_t *end)
@@ -366,11 +373,13 @@ static int numbers_begin(struct spr_frame_reader *r, struct field *f, const uint
 	return 0;
 }
 
-static int field_begin(struct spr_frame_reader *r, struct field *f, const struct spr_field *declared,
-                       uint32_t n, const uint8_t **at, const uint8_t *end)
+static int field_begin(struct spr_frame_reader *r, struct field *f,
+                       const struct spr_field *declared, uint32_t n, const uint8_t **at,
+                       const uint8_t *end)
 {
 	if (!f->wanted) {
-		const uint32_t n_columns = 1u + !!(declared->flags & SPR_OPTIONAL) + !!(declared->flags & SPR_LIST);
+		const uint32_t n_columns = 1u + !!(declared->flags & SPR_OPTIONAL) +
+		                           !!(declared->flags & SPR_LIST);
 
 		for (uint32_t i = 0; i < n_columns; i++) {
 			if (spr_column_skip(at, end))
@@ -422,8 +431,8 @@ static int sections_begin(struct spr_frame_reader *r, const uint8_t *at, const u
 		n_bytes = spr_get32(at + 8);
 		at += SECTION_HEAD;
 		slot = number == SPR_KIND_BLIND ? r->n_kinds + 1 : number;
-		if ((number > r->n_kinds && number != SPR_KIND_BLIND) || (int64_t)slot <= slot_before || !n ||
-		    n_bytes > (size_t)(end - at))
+		if ((number > r->n_kinds && number != SPR_KIND_BLIND) ||
+		    (int64_t)slot <= slot_before || !n || n_bytes > (size_t)(end - at))
 			return damaged("a kind's section");
 		err = section_begin(r, slot, n, at, at + n_bytes);
 		if (err)
@@ -453,7 +462,8 @@ int spr_frame_reader_begin(struct spr_frame_reader *r, const struct spr_format_h
 	at += CONTENT_HEAD;
 	r->n_records = n_records;
 	r->n_states = 0;
-	r->text_left = limits->frame_bytes > SPR_RECORD_BYTES_MAX ? limits->frame_bytes : SPR_RECORD_BYTES_MAX;
+	r->text_left = limits->frame_bytes > SPR_RECORD_BYTES_MAX ? limits->frame_bytes
+	                                                          : SPR_RECORD_BYTES_MAX;
 	if (!rooms_make(r))
 		return -ENOMEM;
 	err = tables_get(r, &at, end);
@@ -468,7 +478,8 @@ int spr_frame_reader_begin(struct spr_frame_reader *r, const struct spr_format_h
 	return sections_begin(r, at, end);
 }
 
-/* --- Records -------------------------------------------------------------------------------------- */
+/* --- Records
+ * -------------------------------------------------------------------------------------- */
 
 static bool row_put(struct spr_frame_reader *r, const void *bytes, size_t n)
 {

@@ -144,7 +144,8 @@ static uint32_t mix(uint64_t v)
 
 static uint32_t source_hash(const struct source *s)
 {
-	return mix(s->writer ^ mix((uint64_t)(uint32_t)s->pid << 32 | (uint32_t)s->tid) ^ s->has_id);
+	return mix(s->writer ^ mix((uint64_t)(uint32_t)s->pid << 32 | (uint32_t)s->tid) ^
+	           s->has_id);
 }
 
 /* Twice as many slots as entries, at least; false: no memory. hash_at gives an entry's hash. */
@@ -201,7 +202,8 @@ static uint32_t writer_find(struct spr_frame_writer *w, uint64_t id, uint64_t se
 
 static bool source_is(const struct source *a, const struct source *b)
 {
-	return a->writer == b->writer && a->pid == b->pid && a->tid == b->tid && a->has_id == b->has_id;
+	return a->writer == b->writer && a->pid == b->pid && a->tid == b->tid &&
+	       a->has_id == b->has_id;
 }
 
 static uint32_t source_find(struct spr_frame_writer *w, const struct spr_who *who, uint64_t seq)
@@ -333,12 +335,14 @@ static bool tables_put(struct spr_frame_writer *w)
 }
 
 /* The kinds of the frame by their place in its list of kinds. */
-static bool kinds_put(struct spr_frame_writer *w, const struct spr_kind_count *kinds, uint32_t n_kinds)
+static bool kinds_put(struct spr_frame_writer *w, const struct spr_kind_count *kinds,
+                      uint32_t n_kinds)
 {
 	uint16_t place_of[SPR_INFO_KINDS_MAX];
 
 	for (uint32_t i = 0; i < n_kinds; i++)
-		place_of[kinds[i].kind == SPR_KIND_BLIND ? w->n_kinds + 1 : kinds[i].kind] = (uint16_t)i;
+		place_of[kinds[i].kind == SPR_KIND_BLIND ? w->n_kinds + 1 : kinds[i].kind] =
+			(uint16_t)i;
 	for (uint32_t i = 0; i < w->n; i++)
 		w->kinds_of[i] = place_of[w->kinds_of[i]];
 	return members_put(w, w->kinds_of, sizeof(uint16_t), w->n, width_for(n_kinds));
@@ -365,9 +369,11 @@ static int content_compress(struct spr_frame_writer *w, struct spr_frame_out *ou
 	w->packed.n = 0;
 	if (!spr_vec_reserve(&w->packed, ZSTD_compressBound(w->content.n)))
 		return -ENOMEM;
-	n = ZSTD_compress2(w->zstd, w->packed.bytes, w->packed.room, w->content.bytes, w->content.n);
+	n = ZSTD_compress2(w->zstd, w->packed.bytes, w->packed.room, w->content.bytes,
+	                   w->content.n);
 	if (ZSTD_isError(n))
-		return spr_fail(ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation ? -ENOMEM : -EIO,
+		return spr_fail(ZSTD_getErrorCode(n) == ZSTD_error_memory_allocation ? -ENOMEM
+		                                                                     : -EIO,
 		                "zstd: %s", ZSTD_getErrorName(n));
 	out->bytes.n = 0;
 	if (!spr_vec_reserve(&out->bytes, out->info_bytes + n))

@@ -96,7 +96,8 @@ static void totals_add(spr_encoder *e, const struct spr_frame_out *out)
 	for (uint32_t i = 0; i < out->info.n_kinds; i++) {
 		const uint32_t kind = out->kinds[i].kind;
 
-		e->kind_totals[kind == SPR_KIND_BLIND ? e->n_kinds + 1 : kind].records += out->kinds[i].records;
+		e->kind_totals[kind == SPR_KIND_BLIND ? e->n_kinds + 1 : kind].records +=
+			out->kinds[i].records;
 	}
 	if (out->info.first_ns && (!t->first_ns || out->info.first_ns < t->first_ns))
 		t->first_ns = out->info.first_ns;

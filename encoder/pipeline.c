@@ -49,9 +49,9 @@ static void work_tell(spr_encoder *e)
 
 /* --- Taking in -------------------------------------------------------------------------------- */
 
-int spr_encoder_record_fill(const spr_encoder *e, struct spr_filler *f, const struct spr_record *rec,
-                            const struct spr_kind_map *map, uint64_t writer_base,
-                            uint64_t *n_malformed)
+int spr_encoder_record_fill(const spr_encoder *e, struct spr_filler *f,
+                            const struct spr_record *rec, const struct spr_kind_map *map,
+                            uint64_t writer_base, uint64_t *n_malformed)
 {
 	uint16_t kind = rec->kind;
 
@@ -70,7 +70,8 @@ static int batch_fill(const spr_encoder *e, struct spr_filler *f, struct spr_eve
 	int err = 0;
 
 	while (!err && spr_batch_next(ev->batch, &rec) > 0)
-		err = spr_encoder_record_fill(e, f, &rec, ev->map, ev->writer_base, &ev->n_malformed);
+		err = spr_encoder_record_fill(e, f, &rec, ev->map, ev->writer_base,
+		                              &ev->n_malformed);
 	return err;
 }
 
@@ -116,7 +117,8 @@ bool spr_encoder_take_in(spr_encoder *e, struct spr_filler *f)
 	bool failed;
 	int err;
 
-	while (e->next_take < e->head && e->events[e->next_take % SPR_EVENTS].state != SPR_EVENT_WAITING)
+	while (e->next_take < e->head &&
+	       e->events[e->next_take % SPR_EVENTS].state != SPR_EVENT_WAITING)
 		e->next_take++;
 	if (e->next_take == e->head)
 		return false;
@@ -254,9 +256,14 @@ static int lent_copy(spr_encoder *e, struct spr_filler *f)
 		const struct spr_rec *const r = w->items[i].rec;
 		struct spr_chunk *const chunk = spr_chunk_of(r);
 		const struct spr_record rec = {
-			.data = r->data, .bytes = r->bytes, .time_ns = r->time_ns, .seq = r->seq,
-			.pid = r->who->pid, .tid = r->who->tid,
-			.flags = (uint16_t)((r->flags & SPR_LATE) | (r->who->has_id ? SPR_HAS_ID : 0)),
+			.data = r->data,
+			.bytes = r->bytes,
+			.time_ns = r->time_ns,
+			.seq = r->seq,
+			.pid = r->who->pid,
+			.tid = r->who->tid,
+			.flags = (uint16_t)((r->flags & SPR_LATE) |
+			                    (r->who->has_id ? SPR_HAS_ID : 0)),
 		};
 
 		if (!chunk->loan)
@@ -288,7 +295,8 @@ static bool job_lent(spr_encoder *e, struct spr_filler *f)
 	return true;
 }
 
-/* --- Encoding ----------------------------------------------------------------------------------- */
+/* --- Encoding -----------------------------------------------------------------------------------
+ */
 
 /* The frame's records are not needed any more: references go back a chunk at a time. */
 static void recs_give(const struct spr_rec *const *recs, uint32_t n)

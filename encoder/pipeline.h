@@ -136,9 +136,9 @@ bool spr_encoder_is_behind(const spr_encoder *e);
 bool spr_encoder_take_in(spr_encoder *e, struct spr_filler *f);
 void *spr_encoder_worker_main(void *arg); /* without the lock */
 /* A record into the open part of f; counts what is malformed. Without the lock. */
-int spr_encoder_record_fill(const spr_encoder *e, struct spr_filler *f, const struct spr_record *rec,
-                            const struct spr_kind_map *map, uint64_t writer_base,
-                            uint64_t *n_malformed);
+int spr_encoder_record_fill(const spr_encoder *e, struct spr_filler *f,
+                            const struct spr_record *rec, const struct spr_kind_map *map,
+                            uint64_t writer_base, uint64_t *n_malformed);
 void spr_encoder_runs_give(struct spr_run *runs);
 
 /* output.c; without the lock. */

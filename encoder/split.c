@@ -316,7 +316,9 @@ static bool field_put(const struct kind *k, struct field *f, struct spr_vec *out
 	if (f->optional && !spr_column_ints_put(out, &ints))
 		return false;
 	if (f->list) {
-		ints = (struct spr_ints){ .values = f->counts.bytes, .n = (uint32_t)f->counts.n / 2, .width = 2 };
+		ints = (struct spr_ints){ .values = f->counts.bytes,
+			                  .n = (uint32_t)f->counts.n / 2,
+			                  .width = 2 };
 		if (!spr_column_ints_put(out, &ints))
 			return false;
 	}
@@ -332,7 +334,8 @@ static bool field_put(const struct kind *k, struct field *f, struct spr_vec *out
 	return spr_column_ints_put(out, &ints);
 }
 
-bool spr_split_columns_put(struct spr_split *s, struct spr_vec *out, const struct spr_sources *sources)
+bool spr_split_columns_put(struct spr_split *s, struct spr_vec *out,
+                           const struct spr_sources *sources)
 {
 	uint32_t n_states = 0;
 

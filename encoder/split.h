@@ -16,7 +16,8 @@ void spr_split_close(struct spr_split *s);
 /* A new frame. */
 void spr_split_begin(struct spr_split *s);
 /* 0, or 1: the bytes are not what the kind says. */
-int spr_split_check(const struct spr_split *s, uint32_t slot, const uint8_t *data, uint32_t n_bytes);
+int spr_split_check(const struct spr_split *s, uint32_t slot, const uint8_t *data,
+                    uint32_t n_bytes);
 /* A record that was checked. The bytes stay until the columns are put. -ENOMEM. */
 int spr_split_put(struct spr_split *s, uint32_t slot, const uint8_t *data, uint32_t n_bytes,
                   uint32_t source);
@@ -29,6 +30,7 @@ struct spr_sources {
 	uint32_t  n;
 };
 /* The sections of all kinds present. false: no memory. */
-bool spr_split_columns_put(struct spr_split *s, struct spr_vec *out, const struct spr_sources *sources);
+bool spr_split_columns_put(struct spr_split *s, struct spr_vec *out,
+                           const struct spr_sources *sources);
 
 #endif /* SPR_ENCODER_SPLIT_H */

@@ -57,7 +57,8 @@ static bool slab_add(struct spr_store *s)
 	if (!slab)
 		return false;
 	slab->n_bytes = (SLAB_CHUNKS + 1) * (size_t)SPR_CHUNK_BYTES;
-	slab->map = mmap(NULL, slab->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	slab->map = mmap(NULL, slab->n_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	                 -1, 0);
 	if (slab->map == MAP_FAILED) {
 		free(slab);
 		return false;
@@ -189,7 +190,8 @@ static void who_set(struct spr_filler *f, struct spr_rec *r, const struct spr_re
 	r->who = *at;
 }
 
-int spr_filler_put(struct spr_filler *f, const struct spr_record *rec, uint16_t kind, uint64_t writer)
+int spr_filler_put(struct spr_filler *f, const struct spr_record *rec, uint16_t kind,
+                   uint64_t writer)
 {
 	const uint32_t inside = f->loan ? 0 : (rec->bytes + 7u) & ~7u;
 	struct spr_rec *r;

@@ -70,7 +70,8 @@ static inline struct spr_rec *spr_rec_after(struct spr_rec *r)
 
 	const uint8_t *const behind = inside + (r->data == inside ? (r->bytes + 7u) & ~7u : 0);
 
-	return (struct spr_rec *)(uintptr_t)(behind + (r->flags & SPR_REC_WHO ? sizeof(struct spr_who) : 0));
+	return (struct spr_rec *)(uintptr_t)(behind +
+	                                     (r->flags & SPR_REC_WHO ? sizeof(struct spr_who) : 0));
 }
 
 #define SPR_FILL_WHOS 16u
@@ -89,7 +90,8 @@ struct spr_filler {
 /* A part begins: runs are gathered in f->first. loan: the records' bytes stay where they are. */
 void spr_filler_begin(struct spr_filler *f, struct spr_loan *loan);
 /* kind and writer stand in for rec's own. -ENOMEM. */
-int spr_filler_put(struct spr_filler *f, const struct spr_record *rec, uint16_t kind, uint64_t writer);
+int spr_filler_put(struct spr_filler *f, const struct spr_record *rec, uint16_t kind,
+                   uint64_t writer);
 /* Ends the part: f->first to f->last (NULL: no records) may be handed on. */
 void spr_filler_end(struct spr_filler *f);
 /* Lets go of the chunk; at the thread's end. */

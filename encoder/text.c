@@ -39,7 +39,8 @@ struct spr_text *spr_text_open(bool with_entries)
 	if (!t)
 		return NULL;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	t->seed = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uintptr_t)t) * 0x9E3779B97F4A7C15ull;
+	t->seed = ((uint64_t)now.tv_nsec << 32 ^ (uint64_t)now.tv_sec ^ (uintptr_t)t) *
+	          0x9E3779B97F4A7C15ull;
 	t->with_entries = with_entries;
 	return t;
 }
@@ -194,7 +195,8 @@ static bool narrow_put(struct spr_text *t, struct spr_vec *out, uint32_t width)
 		if (!spr_vec_reserve(&t->scratch, (size_t)t->n * width))
 			return false;
 		for (uint32_t i = 0; i < t->n; i++)
-			memcpy(t->scratch.bytes + (size_t)i * width, t->numbers.bytes + 4ull * i, width);
+			memcpy(t->scratch.bytes + (size_t)i * width, t->numbers.bytes + 4ull * i,
+			       width);
 		ints.values = t->scratch.bytes;
 	}
 	return spr_column_ints_put(out, &ints);
@@ -202,8 +204,12 @@ static bool narrow_put(struct spr_text *t, struct spr_vec *out, uint32_t width)
 
 static bool entries_put(struct spr_text *t, struct spr_vec *out)
 {
-	const struct spr_ints prefixes = { .values = t->prefixes.bytes, .n = t->n_entries, .width = 2 };
-	const struct spr_ints suffixes = { .values = t->suffixes.bytes, .n = t->n_entries, .width = 2 };
+	const struct spr_ints prefixes = { .values = t->prefixes.bytes,
+		                           .n = t->n_entries,
+		                           .width = 2 };
+	const struct spr_ints suffixes = { .values = t->suffixes.bytes,
+		                           .n = t->n_entries,
+		                           .width = 2 };
 	const uint32_t n_bytes = (uint32_t)t->n_bytes_entries;
 
 	return spr_vec_put(out, &t->n_entries, 4) && spr_vec_put(out, &n_bytes, 4) &&

@@ -68,7 +68,8 @@ struct spr_trace {
 	uint64_t            header_at; /* of the trace the index is in */
 };
 
-/* --- Projection and kinds -------------------------------------------------------------------------- */
+/* --- Projection and kinds
+ * -------------------------------------------------------------------------- */
 
 static bool keep_add(struct spr_trace *t, void *block)
 {
@@ -105,7 +106,8 @@ static int kind_show(struct spr_trace *t, const struct spr_kind *k)
 	struct spr_kind *shown = &t->shown[t->n_shown];
 
 	if (t->n_shown == KINDS_SHOWN_MAX)
-		return spr_fail(-EPROTO, "the traces in this file declare more than %u kinds", KINDS_SHOWN_MAX);
+		return spr_fail(-EPROTO, "the traces in this file declare more than %u kinds",
+		                KINDS_SHOWN_MAX);
 	fields = calloc(k->n_fields + 1, sizeof(*fields));
 	if (!keep_add(t, fields)) {
 		free(fields);
@@ -215,7 +217,8 @@ static int fields_check(const struct spr_trace *t)
 	return 0;
 }
 
-/* --- Open and close -------------------------------------------------------------------------------- */
+/* --- Open and close
+ * -------------------------------------------------------------------------------- */
 
 static int fields_copy(struct spr_trace *t, const struct spr_trace_options *o)
 {
@@ -352,7 +355,8 @@ SPR_API const struct spr_kind *spr_trace_kinds(const spr_trace *t, uint32_t *n)
 	return t->shown;
 }
 
-/* --- Records --------------------------------------------------------------------------------------- */
+/* --- Records
+ * --------------------------------------------------------------------------------------- */
 
 /* The frame we are in cannot be read on: what it still had is lost, once. */
 static int frame_bad(struct spr_trace *t, int err, const char *why)
@@ -366,8 +370,8 @@ static int frame_bad(struct spr_trace *t, int err, const char *why)
 		t->n_bad_frames++;
 		t->bad_at = t->frame_at + 1;
 	}
-	return spr_fail(err, "frame %llu at byte %llu is damaged: %s", (unsigned long long)t->frame_index,
-	                (unsigned long long)t->frame_at, text);
+	return spr_fail(err, "frame %llu at byte %llu is damaged: %s",
+	                (unsigned long long)t->frame_index, (unsigned long long)t->frame_at, text);
 }
 
 static int frame_enter(struct spr_trace *t, const struct spr_item *item)
@@ -392,9 +396,11 @@ static int frame_enter(struct spr_trace *t, const struct spr_item *item)
 		return frame_bad(t, -EBADMSG, "its size is not what its head says");
 	if (!spr_vec_reserve(&t->content, info->content_bytes + 1ull))
 		return -ENOMEM;
-	n = ZSTD_decompressDCtx(t->zstd, t->content.bytes, info->content_bytes, bytes, info->frame_bytes);
+	n = ZSTD_decompressDCtx(t->zstd, t->content.bytes, info->content_bytes, bytes,
+	                        info->frame_bytes);
 	if (ZSTD_isError(n) || n != info->content_bytes)
-		return frame_bad(t, -EBADMSG, ZSTD_isError(n) ? ZSTD_getErrorName(n) : "it ends early");
+		return frame_bad(t, -EBADMSG,
+		                 ZSTD_isError(n) ? ZSTD_getErrorName(n) : "it ends early");
 	err = spr_frame_reader_begin(t->reader, &t->walk.h, t->content.bytes, n, info->n_records);
 	if (err)
 		return err == -EBADMSG ? frame_bad(t, err, spr_error_text()) : err;
@@ -445,7 +451,8 @@ SPR_API int spr_trace_next(spr_trace *t, struct spr_record *rec)
 	}
 }
 
-/* --- Frames ---------------------------------------------------------------------------------------- */
+/* --- Frames
+ * ---------------------------------------------------------------------------------------- */
 
 static int entry_add(struct spr_trace *t, const struct spr_item *item)
 {
@@ -466,7 +473,9 @@ static int entry_add(struct spr_trace *t, const struct spr_item *item)
 			.content_bytes = info->content_bytes, .records = info->n_records,
 			.first_ns = info->first_ns, .last_ns = info->last_ns,
 		},
-		.header_at = t->header_at, .records_before = info->records_before, .index = info->index,
+		.header_at = t->header_at,
+		.records_before = info->records_before,
+		.index = info->index,
 	};
 	return 0;
 }
@@ -564,7 +573,8 @@ SPR_API int spr_trace_seek(spr_trace *t, uint64_t time_ns)
 	return err;
 }
 
-/* --- Verdict --------------------------------------------------------------------------------------- */
+/* --- Verdict
+ * --------------------------------------------------------------------------------------- */
 
 SPR_API int spr_trace_verdict(spr_trace *t, struct spr_verdict *out)
 {
@@ -581,6 +591,7 @@ SPR_API int spr_trace_verdict(spr_trace *t, struct spr_verdict *out)
 	v = w->verdict;
 	v.lost += t->n_bad_records;
 	v.delivered -= t->n_bad_records < v.delivered ? t->n_bad_records : v.delivered;
-	v.reasons |= (w->cut ? SPR_CUT : 0) | (v.lost || t->n_bad_frames || w->n_damaged ? SPR_LOST : 0);
+	v.reasons |= (w->cut ? SPR_CUT : 0) |
+	             (v.lost || t->n_bad_frames || w->n_damaged ? SPR_LOST : 0);
 	return spr_options_write(out, &v, sizeof(v));
 }

@@ -185,7 +185,8 @@ static int pair_merge(struct spr_window *w, struct spr_window_item *items, size_
 {
 	const size_t skip = item_above(items, n_a, items[n_a].key, false);
 	const struct spr_window_item *b = items + n_a, *a;
-	const struct spr_window_item *const b_end = b + item_above(b, n_b, items[n_a - 1].key, true);
+	const struct spr_window_item *const b_end = b +
+	                                            item_above(b, n_b, items[n_a - 1].key, true);
 	const struct spr_window_item *a_end;
 
 	if (skip == n_a)
@@ -328,7 +329,8 @@ static uint32_t frame_measure(const struct spr_window *w, uint64_t *n_bytes, boo
 	return n;
 }
 
-uint32_t spr_window_next(struct spr_window *w, const struct spr_window_item **items, uint64_t *n_bytes)
+uint32_t spr_window_next(struct spr_window *w, const struct spr_window_item **items,
+                         uint64_t *n_bytes)
 {
 	bool is_whole;
 	uint32_t n;

@@ -58,7 +58,8 @@ char *spr_spy_scratch_take(struct spr_spy *spy)
 void spr_spy_scratch_drop(struct spr_spy *spy, char *scratch)
 {
 	if (scratch)
-		scratch_leave(spy, (uint32_t)((scratch - spy->page->scratch[0]) / SPR_SPY_SCRATCH) + 1);
+		scratch_leave(spy,
+		              (uint32_t)((scratch - spy->page->scratch[0]) / SPR_SPY_SCRATCH) + 1);
 }
 
 void spr_spy_path_drop(struct spr_spy *spy, struct spr_spy_path *p)

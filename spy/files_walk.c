@@ -56,7 +56,8 @@ static long glob_here(enum spr_row_number n, const char *pattern, int flags, voi
 	g->gl_closedir = close_folder;
 	g->gl_stat = SPR_HOOK(stat_here);
 	g->gl_lstat = SPR_HOOK(lstat_here);
-	ret = spr_spy_call(row, (long)pattern, flags | GLOB_ALTDIRFUNC, (long)failed, (long)g, 0, 0);
+	ret = spr_spy_call(row, (long)pattern, flags | GLOB_ALTDIRFUNC, (long)failed, (long)g, 0,
+	                   0);
 	g->gl_flags &= ~GLOB_ALTDIRFUNC;
 	g->gl_opendir = kept.gl_opendir;
 	g->gl_readdir = kept.gl_readdir;

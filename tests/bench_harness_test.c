@@ -56,9 +56,17 @@ static const char *never(const struct spr_bench_arm *arm)
 static const double one = 1, two = 2;
 static const struct spr_bench_figure figure = { "ns_per_record", "ns/record" };
 static const struct spr_bench_claim claims[] = {
-	{ .what = "two over one", .a = "two", .b = "one", .want = SPR_BENCH_AT_MOST, .target = 1.5 },
-	{ .what = "two less one over one", .a = "two", .a_less = "one", .b = "one",
-	  .want = SPR_BENCH_AT_LEAST, .target = 0.5 },
+	{ .what = "two over one",
+	  .a = "two",
+	  .b = "one",
+	  .want = SPR_BENCH_AT_MOST,
+	  .target = 1.5 },
+	{ .what = "two less one over one",
+	  .a = "two",
+	  .a_less = "one",
+	  .b = "one",
+	  .want = SPR_BENCH_AT_LEAST,
+	  .target = 0.5 },
 };
 #define KNOWN \
 	{ .name = "one", .measure = known_measure, .arg = &one }, \

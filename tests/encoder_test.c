@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: MIT */
 /*
  * encoder_test.c - the pipeline: order, borders, back pressure, errors, and output that does not
- * depend on how many workers there are or who is slow.
+ * depend on how many workers there are or who is slow. Pairs:
+ *
+ *   | pair     | release side              | acquire side       | carries              |
+ *   | RELEASED | a worker: n_released      | the test, at rest  | that it is read      |
+ *   | DONE     | a worker calls count_done | the test waits     | what done stands for |
+ *   | REACHED  | the stopped thread        | the test waits     | that it stands there |
  */
 #include "tests/trace_support.h"
 
@@ -18,7 +23,8 @@
 #include "tests/fake_sys.h"
 #include "transport/transport.h"
 
-/* --- A batch that no transport made --------------------------------------------------------------- */
+/* --- A batch that no transport made
+ * --------------------------------------------------------------- */
 
 struct fake_batch {
 	struct spr_batch    batch; /* first */
@@ -52,7 +58,7 @@ static void fake_release(spr_batch *b)
 
 	/* What is released may be overwritten at once. */
 	memset(f->recs, 0xa5, f->n * sizeof(*f->recs));
-	spr_add_acq_rel(&f->n_released, 1);
+	spr_add_acq_rel(&f->n_released, 1); /* [RELEASED] */
 }
 
 /* A copy of recs[0..n) as a batch of ch. */
@@ -61,8 +67,12 @@ static struct fake_batch *fake_make(spr_channel *ch, const struct spr_record *re
 	struct fake_batch *f = calloc(1, sizeof(*f));
 
 	check(f);
-	f->batch = (struct spr_batch){ .next = fake_next, .rewind = fake_rewind, .release = fake_release,
-		                           .channel = ch, .writer = n ? recs[0].writer : 0, .n_records = n };
+	f->batch = (struct spr_batch){ .next = fake_next,
+		                       .rewind = fake_rewind,
+		                       .release = fake_release,
+		                       .channel = ch,
+		                       .writer = n ? recs[0].writer : 0,
+		                       .n_records = n };
 	f->recs = malloc((n + 1) * sizeof(*recs));
 	check(f->recs);
 	memcpy(f->recs, recs, n * sizeof(*recs));
@@ -81,7 +91,8 @@ static void fake_free(struct fake_batch *f)
 	}
 }
 
-/* --- Traces in memory ------------------------------------------------------------------------------ */
+/* --- Traces in memory
+ * ------------------------------------------------------------------------------ */
 
 static spr_encoder *encoder_make(struct test_bytes *out, struct spr_encoder_options o)
 {
@@ -95,11 +106,13 @@ static spr_encoder *encoder_make(struct test_bytes *out, struct spr_encoder_opti
 
 static struct spr_record plain(uint64_t writer, uint64_t seq, uint64_t time_ns)
 {
-	return (struct spr_record){ .data = "0123456789", .bytes = 8, .time_ns = time_ns, .seq = seq,
-		                        .writer = writer };
+	return (struct spr_record){
+		.data = "0123456789", .bytes = 8, .time_ns = time_ns, .seq = seq, .writer = writer
+	};
 }
 
-static void read_back(const struct test_bytes *b, struct test_records *out, struct spr_verdict *verdict)
+static void read_back(const struct test_bytes *b, struct test_records *out,
+                      struct spr_verdict *verdict)
 {
 	const int fd = test_bytes_fd(b->bytes, b->n);
 	struct spr_record rec;
@@ -144,7 +157,8 @@ static uint64_t data_hash(const struct test_bytes *b)
 	return h;
 }
 
-/* --- Borders ---------------------------------------------------------------------------------------- */
+/* --- Borders
+ * ---------------------------------------------------------------------------------------- */
 
 static void frames_end_at_their_number_of_records(void **state)
 {
@@ -254,7 +268,9 @@ static void a_record_unlike_its_kind_is_counted(void **state)
 	e = encoder_make(&b, o);
 	for (uint32_t n = 0; n < sizeof(good) + 1; n++) {
 		uint8_t *bytes = calloc(1, sizeof(good) + 1);
-		struct spr_record rec = { .data = bytes, .bytes = n, .kind = 1, .seq = n, .time_ns = 1 };
+		struct spr_record rec = {
+			.data = bytes, .bytes = n, .kind = 1, .seq = n, .time_ns = 1
+		};
 
 		memcpy(bytes, good, sizeof(good));
 		assert_int_equal(spr_encoder_put(e, &rec, 1, NULL, NULL), 0);
@@ -273,7 +289,8 @@ static void a_record_unlike_its_kind_is_counted(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- Order ------------------------------------------------------------------------------------------- */
+/* --- Order
+ * ------------------------------------------------------------------------------------------- */
 
 static spr_channel *channel_fake(const struct spr_kind *kinds, uint32_t n)
 {
@@ -306,13 +323,15 @@ static void writers_are_merged_by_time(void **state)
 			struct spr_record recs[300];
 
 			for (size_t i = 0; i < 300; i++)
-				recs[i] = plain(w, seqs[w]++, times[w] += test_random(&random) % 20);
+				recs[i] = plain(w, seqs[w]++,
+				                times[w] += test_random(&random) % 20);
 			batches[4 * pass + w] = fake_make(ch, recs, 300);
 			assert_int_equal(sink.put(sink.arg, &batches[4 * pass + w]->batch), 1);
 		}
 		for (size_t w = 0; w < 4; w++)
 			times[w] = times[w] > 3000 * (pass + 1) ? times[w] : 3000 * (pass + 1);
-		assert_int_equal(sink.tick(sink.arg, pass == 2 ? UINT64_MAX : 3000 * (pass + 1)), 0);
+		assert_int_equal(sink.tick(sink.arg, pass == 2 ? UINT64_MAX : 3000 * (pass + 1)),
+		                 0);
 		for (size_t w = 0; w < 4; w++)
 			assert_int_equal(batches[4 * pass + w]->n_released, 1);
 	}
@@ -447,7 +466,8 @@ static void a_pass_without_end_is_cut(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- The same bytes whatever the workers do ------------------------------------------------------ */
+/* --- The same bytes whatever the workers do ------------------------------------------------------
+ */
 
 struct script {
 	const struct test_records *recs;
@@ -486,7 +506,9 @@ static uint64_t script_play(const struct script *s)
 			struct fake_batch *f = fake_make(ch, s->recs->recs + at, n);
 			int got;
 
-			f->delay_us = (unsigned)(test_random(&noise) % 20 ? 0 : test_random(&noise) % 2000);
+			f->delay_us = (unsigned)(test_random(&noise) % 20
+			                                 ? 0
+			                                 : test_random(&noise) % 2000);
 			f->next = made;
 			made = f;
 			while ((got = sink.put(sink.arg, &f->batch)) == -EAGAIN)
@@ -518,7 +540,8 @@ static void the_output_does_not_depend_on_the_workers(void **state)
 	for (int round = 0; round < (test_long() ? 20 : 2); round++) {
 		struct test_records recs = { 0 };
 		struct test_kinds kinds;
-		struct script s = { &recs, &kinds, test_random(&random), 0, 1, round % 2 ? SPR_GIVEN_ORDER : 0 };
+		struct script s = { &recs, &kinds, test_random(&random),
+			            0,     1,      round % 2 ? SPR_GIVEN_ORDER : 0 };
 		uint64_t hash;
 
 		test_kinds_make(&kinds, &random);
@@ -534,16 +557,17 @@ static void the_output_does_not_depend_on_the_workers(void **state)
 	}
 }
 
-/* --- Lending ------------------------------------------------------------------------------------- */
+/* --- Lending -------------------------------------------------------------------------------------
+ */
 
 static void count_done(void *arg)
 {
-	spr_add_acq_rel((_Atomic int *)arg, 1);
+	spr_add_acq_rel((_Atomic int *)arg, 1); /* [DONE] */
 }
 
 static bool is_done(void *arg)
 {
-	return spr_load_acquire((_Atomic int *)arg) > 0;
+	return spr_load_acquire((_Atomic int *)arg) > 0; /* [DONE] */
 }
 
 static void lent_records_are_given_back_once_and_without_a_tick(void **state)
@@ -591,7 +615,8 @@ static void lent_records_are_given_back_once_and_without_a_tick(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- As a sink ----------------------------------------------------------------------------------- */
+/* --- As a sink -----------------------------------------------------------------------------------
+ */
 
 /* Stops the first thread that reads a batch until it is let go. */
 struct stopper {
@@ -676,7 +701,8 @@ static void kinds_are_matched_by_name_and_writers_kept_apart(void **state)
 {
 	static const struct spr_field number = { .name = "n", .type = SPR_U8 };
 	static const struct spr_field other = { .name = "n", .type = SPR_U16 };
-	static const struct spr_kind trace_kinds[] = { { "a", &number, 1, 0 }, { "b", &number, 1, 0 } };
+	static const struct spr_kind trace_kinds[] = { { "a", &number, 1, 0 },
+		                                       { "b", &number, 1, 0 } };
 	static const struct spr_kind swapped[] = { { "b", &number, 1, 0 }, { "a", &number, 1, 0 } };
 	static const struct spr_kind unlike[] = { { "a", &other, 1, 0 } };
 	static const struct spr_kind unknown[] = { { "c", &number, 1, 0 } };
@@ -715,7 +741,8 @@ static void kinds_are_matched_by_name_and_writers_kept_apart(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- Errors -------------------------------------------------------------------------------------- */
+/* --- Errors --------------------------------------------------------------------------------------
+ */
 
 /* Everything that was lent or kept came back, and some call told the error. */
 static void fail_after(size_t fail_at, const struct test_bytes *whole, size_t n_header)
@@ -889,7 +916,8 @@ static void bad_options_are_refused_with_a_sentence(void **state)
 	assert_int_equal(spr_encoder_close(NULL, NULL), 0);
 }
 
-/* --- The rest ------------------------------------------------------------------------------------ */
+/* --- The rest ------------------------------------------------------------------------------------
+ */
 
 static void what_was_synced_can_be_read(void **state)
 {
@@ -987,7 +1015,8 @@ static void workers_take_no_signal(void **state)
 
 		while (status && fgets(line, sizeof(line), status)) {
 			if (sscanf(line, "SigBlk: %llx", &blocked) == 1)
-				n += (blocked & 0x7ffbfeff) == 0x7ffbfeff; /* all but SIGKILL and SIGSTOP */
+				n += (blocked & 0x7ffbfeff) ==
+				     0x7ffbfeff; /* all but SIGKILL and SIGSTOP */
 		}
 		if (status)
 			fclose(status);

@@ -35,7 +35,8 @@ void fake_commit(struct fake_channel *f, uint64_t time_ns)
 	struct fake_shared *s = f->shared;
 	const uint64_t i = spr_load_relaxed(&s->written);
 
-	spr_store_relaxed(&s->stamps[i % FAKE_STAMPS], time_ns ? time_ns : spr_clock_now(&f->base.clock));
+	spr_store_relaxed(&s->stamps[i % FAKE_STAMPS],
+	                  time_ns ? time_ns : spr_clock_now(&f->base.clock));
 	spr_store_release(&s->written, i + 1); /* [FAKE] */
 	spr_full_fence();
 	fake_ring(f);

@@ -120,8 +120,13 @@ static void a_bad_declaration_is_refused(void **state)
 	};
 	const struct spr_field twice[] = { point_fields[0], point_fields[0] };
 	const struct spr_kind named[] = {
-		{ "blind", NULL, 0, 0 }, { "bytes", NULL, 0, 0 }, { "a b", NULL, 0, 0 }, { "x", NULL, 1, 0 },
-		{ "x", twice, 2, 0 }, { "x", point_fields, 65, 0 }, { NULL, NULL, 0, 0 },
+		{ "blind", NULL, 0, 0 },
+		{ "bytes", NULL, 0, 0 },
+		{ "a b", NULL, 0, 0 },
+		{ "x", NULL, 1, 0 },
+		{ "x", twice, 2, 0 },
+		{ "x", point_fields, 65, 0 },
+		{ NULL, NULL, 0, 0 },
 		{ "0123456789012345678901234567890123456789012345678901234567890123", NULL, 0, 0 },
 	};
 	const struct spr_kind same[] = { kinds[1], kinds[1] };
@@ -186,7 +191,9 @@ static const uint8_t point_bytes[] = {
 
 static void fields_are_found_in_a_record(void **state)
 {
-	const struct spr_record rec = { .data = point_bytes, .bytes = sizeof(point_bytes), .kind = 1 };
+	const struct spr_record rec = { .data = point_bytes,
+		                        .bytes = sizeof(point_bytes),
+		                        .kind = 1 };
 	struct spr_value v;
 
 	(void)state;
@@ -227,7 +234,9 @@ static void kinds_without_a_declaration_have_fields_too(void **state)
 {
 	static const uint8_t blind[] = { 7, 0, 0, 0, 1, 0, 'r', 2, 0, 't', 'x' };
 	const struct spr_record raw = { .data = "abc", .bytes = 3 };
-	const struct spr_record rec = { .data = blind, .bytes = sizeof(blind), .kind = SPR_KIND_BLIND };
+	const struct spr_record rec = { .data = blind,
+		                        .bytes = sizeof(blind),
+		                        .kind = SPR_KIND_BLIND };
 	struct spr_value v;
 
 	(void)state;

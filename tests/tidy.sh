@@ -8,8 +8,8 @@
 #  shape    70 lines a function, 100 columns, no trailing blanks, tabs indent, SPDX line, a sentence
 #  atomics  only base/atomic.h knows <stdatomic.h>; an ordered access names its pair in brackets on
 #           the same line ([COMMIT]); each pair that is cited has a release side and an acquire
-#           side, and stands in a table: a comment line " *   | COMMIT | ..." or " *   COMMIT  ..."
-#           below a line "Pairs". A full fence or a kernel's barrier counts as both sides.
+#           side, and stands in a table: a comment line " *   | COMMIT | ..." or [COMMIT] in the rest of
+#           a comment behind the word "Pairs". A full fence or a kernel's barrier counts as both sides.
 #  words    names that style forbids
 set -eu
 cd "${1:-$(dirname "$0")/..}"
@@ -50,7 +50,8 @@ shape() {
 	     /[ \t]$/ { print FILENAME ":" FNR ": blanks at the end of the line" }
 	     /^[ \t]*\/\// { print FILENAME ":" FNR ": // comment" }
 	     { l = $0; gsub(/\t/, "        ", l); gsub(/[\200-\277]/, "", l)
-	       if (length(l) > 100) print FILENAME ":" FNR ": " length(l) " columns (100)" }' $src
+	       if (length(l) > 100 && l !~ /^ \*.*\|/)
+	           print FILENAME ":" FNR ": " length(l) " columns (100)" }' $src
 }
 
 atomics() {
@@ -58,7 +59,8 @@ atomics() {
 	grep -nE 'stdatomic\.h|\batomic_(load|store|exchange|compare|fetch|thread|signal)|__atomic_|__sync_' \
 		$src | grep -v '^base/atomic\.h:' | sed 's/:.*//; s/$/: atomics only by base\/atomic.h/' | sort -u
 	# shellcheck disable=SC2086
-	awk 'function pairs(l, set, where,   p) {
+	awk 'function pairs(l, set, where,   p) { # out of the comments of a statement
+	         gsub(/[^\/\*]*\/\*/, "\001", l); if (l !~ /\001/) return
 	         while (match(l, /\[[A-Z][A-Z_]+\]/)) {
 	             p = substr(l, RSTART + 1, RLENGTH - 2); l = substr(l, RSTART + RLENGTH)
 	             set[p] = where } }
@@ -68,6 +70,8 @@ atomics() {
 	     /^ \*\/|^[^ ]/ { tabled = 0 }
 	     /^ \*[ \t]+\|? *\[?[A-Z][A-Z_]+\]?[ \t]+[|a-z]/ && (tabled || /\|/) {
 	         l = $0; match(l, /[A-Z][A-Z_]+/); table[substr(l, RSTART, RLENGTH)] = 1 }
+	     tabled { l = $0; while (match(l, /\[[A-Z][A-Z_]+\]/)) {
+	         table[substr(l, RSTART + 1, RLENGTH - 2)] = 1; l = substr(l, RSTART + RLENGTH) } }
 	     FILENAME == "base/atomic.h" { next }
 	     /^[ \t]*\*|^[ \t]*\/\*/ && !/spr_/ { next }
 	     # A statement may go over lines: looked at as a whole, to its end and the comment there.
@@ -102,7 +106,7 @@ words() {
 		grep -vE '((segment|orphans)_free|spr_kind_process)\(' |
 		sed 's/\(:[0-9]*:\).*/\1 a verb that style.md does not use (free, destroy, new, handle, process, do)/'
 	# shellcheck disable=SC2086
-	grep -nE '\b(struct|enum) spr_[a-z_]*(message|packet|event)\b' $product |
+	grep -nE '\b(struct|enum) spr_[a-z_]*(message|packet)\b' $product |
 		sed 's/\(:[0-9]*:\).*/\1 a record is called record/'
 }
 

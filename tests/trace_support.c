@@ -99,18 +99,21 @@ void test_records_release(struct test_records *r)
 
 void test_record_same(const struct spr_record *a, const struct spr_record *b, size_t at)
 {
-	if (a->kind == b->kind && a->bytes == b->bytes && a->time_ns == b->time_ns && a->seq == b->seq &&
-	    a->writer == b->writer && a->pid == b->pid && a->tid == b->tid && a->flags == b->flags &&
-	    (!a->bytes || !memcmp(a->data, b->data, a->bytes)))
+	if (a->kind == b->kind && a->bytes == b->bytes && a->time_ns == b->time_ns &&
+	    a->seq == b->seq && a->writer == b->writer && a->pid == b->pid && a->tid == b->tid &&
+	    a->flags == b->flags && (!a->bytes || !memcmp(a->data, b->data, a->bytes)))
 		return;
-	fail_msg("record %zu: kind %u/%u, %u/%u bytes, time %llu/%llu, seq %llu/%llu, writer %llu/%llu, "
-	         "pid %d/%d, tid %d/%d, flags %u/%u differ, or the bytes do", at, a->kind, b->kind,
-	         a->bytes, b->bytes, (unsigned long long)a->time_ns, (unsigned long long)b->time_ns,
-	         (unsigned long long)a->seq, (unsigned long long)b->seq, (unsigned long long)a->writer,
+	fail_msg("record %zu: kind %u/%u, %u/%u bytes, time %llu/%llu, seq %llu/%llu, writer "
+	         "%llu/%llu, "
+	         "pid %d/%d, tid %d/%d, flags %u/%u differ, or the bytes do",
+	         at, a->kind, b->kind, a->bytes, b->bytes, (unsigned long long)a->time_ns,
+	         (unsigned long long)b->time_ns, (unsigned long long)a->seq,
+	         (unsigned long long)b->seq, (unsigned long long)a->writer,
 	         (unsigned long long)b->writer, a->pid, b->pid, a->tid, b->tid, a->flags, b->flags);
 }
 
-/* --- Kinds and records from a seed ------------------------------------------------------------- */
+/* --- Kinds and records from a seed -------------------------------------------------------------
+ */
 
 static uint64_t below(uint64_t *random, uint64_t n)
 {
@@ -125,7 +128,8 @@ void test_kinds_make(struct test_kinds *k, uint64_t *random)
 		struct spr_kind *kind = &k->kinds[i];
 
 		snprintf(k->names[i][8], 16, "k%u", i);
-		*kind = (struct spr_kind){ k->names[i][8], k->fields[i], (uint32_t)below(random, 9), 0 };
+		*kind = (struct spr_kind){ k->names[i][8], k->fields[i], (uint32_t)below(random, 9),
+			                   0 };
 		for (uint32_t j = 0; j < kind->n_fields; j++) {
 			struct spr_field *f = &k->fields[i][j];
 
@@ -141,7 +145,8 @@ void test_kinds_make(struct test_kinds *k, uint64_t *random)
 
 static uint8_t *text_make(uint8_t *at, uint64_t *random)
 {
-	static const char *const words[] = { "/usr", "/lib", "/include", "/x", "", "stdio.h", "a\xff\0b" };
+	static const char *const words[] = { "/usr", "/lib",    "/include", "/x",
+		                             "",     "stdio.h", "a\xff\0b" };
 	uint8_t *const length = at;
 	uint16_t n = 0;
 
@@ -188,18 +193,21 @@ static uint8_t *field_make(uint8_t *at, const struct spr_field *f, uint64_t *ran
 	return at;
 }
 
-void test_record_make(struct spr_record *rec, const struct test_kinds *k, uint16_t kind, uint8_t *out,
-                      uint64_t *random)
+void test_record_make(struct spr_record *rec, const struct test_kinds *k, uint16_t kind,
+                      uint8_t *out, uint64_t *random)
 {
 	static const struct spr_field blind[] = {
 		{ .type = SPR_U32 }, { .type = SPR_STRING }, { .type = SPR_STRING },
 	};
-	const struct spr_field *fields = kind == SPR_KIND_BLIND ? blind : kind ? k->kinds[kind - 1].fields : NULL;
+	const struct spr_field *fields = kind == SPR_KIND_BLIND ? blind
+	                                 : kind                 ? k->kinds[kind - 1].fields
+	                                                        : NULL;
 	const uint32_t n = kind == SPR_KIND_BLIND ? 3 : kind ? k->kinds[kind - 1].n_fields : 0;
 	uint8_t *at = out;
 
 	if (!kind) {
-		const uint64_t n_bytes = below(random, 100) ? below(random, 60) : below(random, 65537);
+		const uint64_t n_bytes = below(random, 100) ? below(random, 60)
+		                                            : below(random, 65537);
 
 		memset(at, (int)below(random, 256), n_bytes);
 		at += n_bytes;
@@ -224,12 +232,14 @@ void test_records_make(struct test_records *r, const struct test_kinds *k, size_
 		struct spr_record rec = { .writer = 1000 + writer, .pid = (int32_t)(writer / 2) - 1,
 			                      .tid = (int32_t)writer };
 
-		test_record_make(&rec, k, which == k->n + 1 ? SPR_KIND_BLIND : (uint16_t)which, bytes, random);
+		test_record_make(&rec, k, which == k->n + 1 ? SPR_KIND_BLIND : (uint16_t)which,
+		                 bytes, random);
 		time += below(random, 4) ? below(random, 1000) : 0;
 		rec.time_ns = time;
 		seqs[writer] += below(random, 20) ? 0 : below(random, 5); /* what was lost */
 		rec.seq = seqs[writer]++;
-		rec.flags = (uint16_t)((below(random, 30) ? 0 : SPR_LATE) | (writer % 3 ? SPR_HAS_ID : 0));
+		rec.flags = (uint16_t)((below(random, 30) ? 0 : SPR_LATE) |
+		                       (writer % 3 ? SPR_HAS_ID : 0));
 		if (!below(random, 40))
 			rec.tid++; /* about another task */
 		test_records_add(r, &rec);
@@ -258,7 +268,9 @@ void test_encode(struct test_bytes *out, const struct spr_encoder_options *opt,
 		assert_int_equal(spr_encoder_put(e, r->recs + at, step, NULL, NULL), 0);
 		at += step;
 		if (tick_every)
-			assert_int_equal(spr_encoder_tick(e, at < r->n ? r->recs[at].time_ns : UINT64_MAX), 0);
+			assert_int_equal(
+				spr_encoder_tick(e, at < r->n ? r->recs[at].time_ns : UINT64_MAX),
+				0);
 	}
 	assert_int_equal(spr_encoder_close(e, NULL), 0);
 }

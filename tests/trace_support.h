@@ -46,8 +46,8 @@ struct test_kinds {
 };
 void test_kinds_make(struct test_kinds *k, uint64_t *random);
 /* A record of kind `kind` (1.., 0 "bytes", SPR_KIND_BLIND) with random fields. out: 64 KiB. */
-void test_record_make(struct spr_record *rec, const struct test_kinds *k, uint16_t kind, uint8_t *out,
-                      uint64_t *random);
+void test_record_make(struct spr_record *rec, const struct test_kinds *k, uint16_t kind,
+                      uint8_t *out, uint64_t *random);
 /* n records of some writers, in the order of their times, each with its writer's seq. */
 void test_records_make(struct test_records *r, const struct test_kinds *k, size_t n,
                        uint32_t n_writers, uint64_t *random);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * cmocka.h - as much of cmocka as our tests use, for machines that have none of it: the tests of the
- * ring cross-compiled and run under qemu-user (make aarch64). Same names, same TAP output. On a
+ * cmocka.h - as much of cmocka as our tests use, for machines that have none of it: the tests of
+ * the ring cross-compiled and run under qemu-user (make aarch64). Same names, same TAP output. On a
  * machine with cmocka the real one is used.
  */
 #ifndef SPR_TESTS_SMALL_CMOCKA_H

@@ -578,7 +578,8 @@ static const char *const parts[] = { "a",    "b",    "..",   ".", "up",    "abs"
 static int do_realpaths(void) /* DIR N: random paths in a farm of links, against libc's own */
 {
 	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
-	char *(*bare)(const char *, char *) = (char *(*)(const char *, char *))dlsym(libc, "realpath");
+	char *(*bare)(const char *, char *) = (char *(*)(const char *, char *))dlsym(libc,
+	                                                                             "realpath");
 	char path[PATH_MAX], mine[PATH_MAX], theirs[PATH_MAX], *m, *t;
 	unsigned state = (unsigned)atoi(arg[1]);
 
@@ -593,8 +594,9 @@ static int do_realpaths(void) /* DIR N: random paths in a farm of links, against
 		int error;
 		for (int k = 0; k < 6; k++) {
 			state = state * 1103515245 + 12345;
-			n += (size_t)snprintf(path + n, sizeof(path) - n, "/%s",
-			                      parts[(state >> 16) % (sizeof(parts) / sizeof(parts[0]))]);
+			n += (size_t)snprintf(
+				path + n, sizeof(path) - n, "/%s",
+				parts[(state >> 16) % (sizeof(parts) / sizeof(parts[0]))]);
 			memset(mine, 7, sizeof(mine));
 			memset(theirs, 7, sizeof(theirs));
 			errno = 0;
