@@ -6,8 +6,10 @@
 #include <fcntl.h>
 #include <limits.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -138,18 +140,20 @@ void spr_cli_session_drop(struct spr_cli_session *s)
 
 /* --- Running --------------------------------------------------------------------------- */
 
-static void session_step(struct spr_cli_session *s, int timeout_ms, bool *ended)
+/* One step; false after the last: the channel is sealed and drained, or the collector failed. */
+static bool session_step(struct spr_cli_session *s, int timeout_ms)
 {
 	const int64_t n = spr_collector_step(s->collector, timeout_ms);
 
 	if (n > 0)
 		s->n_unsynced += (uint64_t)n;
-	*ended = n == -ENODATA;
+	if (n == -ENODATA)
+		return false;
 	/* Nonsense of one writer is counted by the channel, and the others go on. */
-	if (n < 0 && n != -ENODATA && n != -EPROTO && n != -EINTR && n != -EAGAIN) {
-		spr_cli_watch_fail(s->watch, (int)n);
-		*ended = true;
-	}
+	if (n >= 0 || n == -EPROTO || n == -EINTR || n == -EAGAIN)
+		return true;
+	spr_cli_watch_fail(s->watch, (int)n);
+	return false;
 }
 
 static void session_sync(struct spr_cli_session *s)
@@ -174,21 +178,27 @@ static int session_timeout_ms(const struct spr_cli_session *s)
 	return now_ns >= s->sync_at_ns ? 0 : (int)((s->sync_at_ns - now_ns) / 1000000 + 1);
 }
 
-void spr_cli_session_run(struct spr_cli_session *s, struct spr_cli_target *t)
+/* A thread of its own: a collector that waits in its own way naps before it sleeps, which spares
+ * the target a wake for every few records; and an output that blocks holds up no signal. */
+static void *collect(void *arg)
 {
-	struct pollfd polled[2] = { { .fd = t->signals, .events = POLLIN },
-	                            { .fd = spr_collector_fd(s->collector), .events = POLLIN } };
-	bool ended = false;
+	struct spr_cli_session *s = arg;
 
 	s->sync_at_ns = spr_clock_monotonic_ns() + SYNC_NS;
-	while (!t->ended) {
-		if (poll(polled, 2, session_timeout_ms(s)) < 0 && errno != EINTR)
-			break;
-		if (polled[1].revents && !ended)
-			session_step(s, 0, &ended);
-		if (ended)
-			polled[1].fd = -1; /* it failed; the target is still waited for */
+	while (session_step(s, session_timeout_ms(s)))
 		session_sync(s);
+	return NULL;
+}
+
+void spr_cli_session_run(struct spr_cli_session *s, struct spr_cli_target *t)
+{
+	struct pollfd signals = { .fd = t->signals, .events = POLLIN };
+	const int err = pthread_create(&s->collecting, NULL, collect, s);
+
+	/* Without it the ring takes what it has room for, and is drained at the end. */
+	s->is_collecting = err == 0;
+	while (!t->ended) {
+		poll(&signals, 1, -1);
 		spr_cli_target_tend(t);
 	}
 }
@@ -294,20 +304,36 @@ static void blind_run(struct spr_cli_session *s)
 	}
 }
 
-static void session_drain(struct spr_cli_session *s, struct spr_cli_target *t)
+/* Who is tired of waiting for a pipe that nobody reads may say so, twice. What the thread holds
+ * then goes with the process. */
+static bool is_tired(struct spr_cli_target *t)
 {
-	bool ended = false;
+	spr_cli_target_tend(t);
+	return t->n_impatient > 1;
+}
+
+/* true: everything that was committed has been put. */
+static bool session_drain(struct spr_cli_session *s, struct spr_cli_target *t)
+{
+	struct timespec until;
 
 	spr_channel_seal(s->channel);
-	while (!ended) {
-		session_step(s, 100, &ended);
-		/* Who is tired of waiting for a pipe that nobody reads may say so. */
-		spr_cli_target_tend(t);
-		if (t->n_impatient > 1) {
-			spr_cli_watch_fail(s->watch, -EINTR);
-			break;
+	if (!s->is_collecting) {
+		while (session_step(s, 100)) {
+			if (is_tired(t))
+				return false;
 		}
+		return true;
 	}
+	do {
+		if (is_tired(t))
+			return false;
+		clock_gettime(CLOCK_REALTIME, &until);
+		until.tv_nsec += 100000000;
+		until.tv_sec += until.tv_nsec / 1000000000;
+		until.tv_nsec %= 1000000000;
+	} while (pthread_timedjoin_np(s->collecting, NULL, &until) == ETIMEDOUT);
+	return true;
 }
 
 static void session_judge(struct spr_cli_session *s)
@@ -350,11 +376,14 @@ static void session_name(struct spr_cli_session *s)
 
 void spr_cli_session_close(struct spr_cli_session *s, struct spr_cli_target *t)
 {
-	session_drain(s, t);
-	/* Its last word to the sink comes while the encoder is there; batches that are kept after a
-	 * drain that was given up go with the process. */
-	if (spr_collector_close(s->collector) == 0)
-		s->collector = NULL;
+	if (!session_drain(s, t)) {
+		spr_cli_watch_fail(s->watch, -EINTR);
+		session_name(s);
+		return;
+	}
+	/* Its last word to the sink comes while the encoder is there. */
+	spr_collector_close(s->collector);
+	s->collector = NULL;
 	session_judge(s);
 	const int err = spr_encoder_close(s->encoder, &s->verdict);
 	if (err < 0)

@@ -7,6 +7,8 @@
 #ifndef SPR_CLI_SESSION_H
 #define SPR_CLI_SESSION_H
 
+#include <pthread.h>
+
 #include "cli/part.h"
 #include "cli/target.h"
 #include "cli/watch.h"
@@ -29,6 +31,8 @@ struct spr_cli_session {
 	spr_encoder          *encoder;
 	struct spr_cli_watch *watch;
 	struct spr_cli_part   part;
+	pthread_t             collecting; /* steps the collector, syncs the encoder */
+	bool                  is_collecting;
 	uint64_t              n_unsynced, sync_at_ns;
 	uint64_t              began_ns; /* CLOCK_BOOTTIME */
 	uint64_t              n_blind;
