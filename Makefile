@@ -122,7 +122,8 @@ $(O)/libsparring-writer.a: $(WRITER_OBJS) include/writer-symbols.txt $(O)/source
 $(O)/inside/libbase.a: $(SPY_BASE)
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
-# What it exports is what the table of watched calls names, no more.
+# What it exports is what the table of watched calls names, no more. Every process of a target maps
+# it: two segments instead of four, and nothing to protect afterwards.
 $(O)/spy.map: spy/exports.h base/calls.h
 	$(Q)mkdir -p $(@D) && $(CC) -E -P -I. -x c spy/exports.h | sed -n '/^{ global/,$$p' >$@
 
@@ -130,7 +131,8 @@ $(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(O)/spy.map
 	$(call say,LINK,$@)
 	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -nostartfiles -Wl,-soname,libsparring-files.so \
 	  -Wl,-z,now -Wl,-z,defs -Wl,-z,initfirst \
-	  -Wl,-Bsymbolic-functions -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \
+	  -Wl,-z,noseparate-code -Wl,-z,norelro -Wl,-Bsymbolic-functions \
+	  -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \
 	  $(O)/libsparring-writer.a $(O)/inside/libbase.a
 
 $(STUB):

@@ -26,21 +26,9 @@ static _Atomic uint32_t missed; /* calls while another thread, or we below it, w
 
 extern char **environ __attribute__((weak));
 
-static struct spr_spy_page *page_map(void)
-{
-	const size_t bytes = sizeof(struct spr_spy_page);
-	const long at = spr_sys(SYS_mmap, 0, bytes, PROT_READ | PROT_WRITE,
-	                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-
-	if (at < 0 && at > -4096)
-		return NULL;
-	if (spr_sys(SYS_madvise, at, bytes, MADV_WIPEONFORK) < 0) {
-		spr_sys(SYS_munmap, at, bytes);
-		return NULL;
-	}
-	spr_sys(SYS_madvise, at, bytes, MADV_DONTDUMP);
-	return (struct spr_spy_page *)at;
-}
+/* Whole pages of this library's zeroed memory: as anonymous as a mapping, and there already. */
+static struct spr_spy_page page __attribute__((aligned(4096)));
+_Static_assert(sizeof(page) % 4096 == 0, "nothing of others is wiped with it");
 
 /* The caller has made `address` a string of its own. */
 static void attach_one(struct spr_spy *spy, const char *address)
@@ -101,16 +89,13 @@ static bool attach(char **argv, char *const *envp)
 
 	if (!envp || option_has(options, "confined") || spr_spy_env_keep(envp) < 0)
 		return false;
-	spy->page = page_map();
-	if (!spy->page)
+	if (spr_sys(SYS_madvise, &page, sizeof(page), MADV_WIPEONFORK) < 0)
 		return false;
+	spy->page = &page;
 	spy->no_argv = option_has(options, "no-argv");
 	attach_all(spy, spr_spy_env_channels());
-	if (!spy->n_channels) {
-		spr_sys(SYS_munmap, spy->page, sizeof(*spy->page));
-		spy->page = NULL;
+	if (!spy->n_channels)
 		return false;
-	}
 	spr_spy_born(spy, argv);
 	return true;
 }

@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <link.h>
+#include <stdint.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
@@ -19,14 +20,26 @@
 #define OUR_MACHINE EM_AARCH64
 #endif
 #define OUR_CLASS     (sizeof(void *) == 8 ? ELFCLASS64 : ELFCLASS32)
-#define N_SCRIPTS_MAX 5 /* the kernel follows as many */
+#define N_SCRIPTS_MAX 5   /* the kernel follows as many */
+#define N_LINE_MAX    255 /* and reads as much of a "#!" line */
 
-/* Small on purpose: this runs on the stacks of other people's threads. */
-union head {
-	ElfW(Ehdr) elf;
-	ElfW(Phdr) program[4];
-	char       text[256]; /* as much of a "#!" line as the kernel reads */
+/* The beginning of the file: of nearly every program it holds the program headers and the loader's
+ * name too. Small: this runs on the stacks of other people's threads. */
+struct head {
+	long n;
+	_Alignas(8) char bytes[1024];
 };
+
+/* A part of the file, from the beginning if it lies there; else it takes its place. NULL: no such. */
+static const char *head_part(struct head *h, int fd, uint64_t at, size_t n)
+{
+	if (n >= sizeof(h->bytes))
+		return NULL;
+	if (h->n > 0 && at < (uint64_t)h->n && n <= (uint64_t)h->n - at)
+		return h->bytes + at;
+	h->n = 0;
+	return spr_sys(SYS_pread64, fd, h->bytes, n, at) == (long)n ? h->bytes : NULL;
+}
 
 static bool same_start(const char *text, const char *start)
 {
@@ -37,17 +50,16 @@ static bool same_start(const char *text, const char *start)
  * nosuid mounts included. Any doubt is settled later: an image that never attaches is named. */
 static bool gains_rights(int fd, const struct stat *st)
 {
-	const uid_t uid = (uid_t)spr_sys(SYS_getuid), euid = (uid_t)spr_sys(SYS_geteuid);
-	const gid_t gid = (gid_t)spr_sys(SYS_getgid), egid = (gid_t)spr_sys(SYS_getegid);
-	const bool suid = (st->st_mode & S_ISUID) && st->st_uid != uid;
-	const bool sgid = (st->st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP) &&
-	                  st->st_gid != gid;
+	const bool suid = st->st_mode & S_ISUID;
+	const bool sgid = (st->st_mode & (S_ISGID | S_IXGRP)) == (S_ISGID | S_IXGRP);
+	const bool caps = spr_sys(SYS_fgetxattr, fd, "security.capability", NULL, 0) > 0;
 	struct statfs fs;
 
-	if (uid != euid || gid != egid)
-		return true; /* it already runs with more */
-	if (!suid && !sgid &&
-	    (uid == 0 || spr_sys(SYS_fgetxattr, fd, "security.capability", NULL, 0) <= 0))
+	if (!suid && !sgid && !caps)
+		return false;
+	if (!(suid && st->st_uid != (uid_t)spr_sys(SYS_getuid)) &&
+	    !(sgid && st->st_gid != (gid_t)spr_sys(SYS_getgid)) &&
+	    !(caps && spr_sys(SYS_getuid) != 0))
 		return false;
 	return spr_sys(SYS_prctl, PR_GET_NO_NEW_PRIVS, 0, 0, 0, 0) != 1 &&
 	       (spr_sys(SYS_fstatfs, fd, &fs) < 0 || !(fs.f_flags & 2 /* ST_NOSUID */));
@@ -62,38 +74,38 @@ static bool is_our_loader(const char *path)
 	return same_start(name, "ld-linux") || same_start(name, "ld64.so");
 }
 
-static enum spr_spy_program_kind look_at_loader(int fd, const ElfW(Phdr) *interp, union head *h)
+static enum spr_spy_program_kind look_at_loader(struct head *h, int fd, const ElfW(Phdr) *interp)
 {
-	const size_t want = interp->p_filesz < sizeof(h->text) ? interp->p_filesz :
-	                                                         sizeof(h->text) - 1;
-	const long n = spr_sys(SYS_pread64, fd, h->text, want, interp->p_offset);
+	char name[256];
+	const size_t n = interp->p_filesz < sizeof(name) ? interp->p_filesz : sizeof(name) - 1;
+	const char *text = head_part(h, fd, interp->p_offset, n);
 
-	h->text[n > 0 ? n : 0] = '\0';
-	return is_our_loader(h->text) ? SPR_SPY_PROGRAM_DYNAMIC : SPR_SPY_PROGRAM_OTHER_LOADER;
+	if (!text)
+		return SPR_SPY_PROGRAM_UNKNOWN;
+	memcpy(name, text, n);
+	name[n] = '\0';
+	return is_our_loader(name) ? SPR_SPY_PROGRAM_DYNAMIC : SPR_SPY_PROGRAM_OTHER_LOADER;
 }
 
-static enum spr_spy_program_kind look_at_elf(int fd, bool is_loader, union head *h)
+static enum spr_spy_program_kind look_at_elf(struct head *h, int fd, bool is_loader)
 {
-	const unsigned n_headers = h->elf.e_phnum;
-	const ElfW(Off) at = h->elf.e_phoff;
+	ElfW(Ehdr) elf;
+	ElfW(Phdr) program;
 
-	if (h->elf.e_ident[EI_CLASS] != OUR_CLASS || h->elf.e_machine != OUR_MACHINE)
+	memcpy(&elf, h->bytes, sizeof(elf));
+	if (elf.e_ident[EI_CLASS] != OUR_CLASS || elf.e_machine != OUR_MACHINE)
 		return SPR_SPY_PROGRAM_OTHER_CLASS;
-	if (h->elf.e_phentsize != sizeof(ElfW(Phdr)))
+	if (elf.e_phentsize != sizeof(program))
 		return SPR_SPY_PROGRAM_UNKNOWN;
-	for (unsigned i = 0; i < n_headers; i += 4) {
-		const long n = spr_sys(SYS_pread64, fd, h->program, sizeof(h->program),
-		                       at + i * sizeof(ElfW(Phdr)));
+	for (unsigned i = 0; i < elf.e_phnum; i++) {
+		const char *text =
+			head_part(h, fd, elf.e_phoff + i * sizeof(program), sizeof(program));
 
-		for (unsigned k = 0; k < 4 && i + k < n_headers; k++) {
-			if (n < (long)((k + 1) * sizeof(ElfW(Phdr))))
-				return SPR_SPY_PROGRAM_UNKNOWN;
-			if (h->program[k].p_type == PT_INTERP) {
-				const ElfW(Phdr) interp = h->program[k];
-
-				return look_at_loader(fd, &interp, h);
-			}
-		}
+		if (!text)
+			return SPR_SPY_PROGRAM_UNKNOWN;
+		memcpy(&program, text, sizeof(program));
+		if (program.p_type == PT_INTERP)
+			return look_at_loader(h, fd, &program);
 	}
 	return is_loader ? SPR_SPY_PROGRAM_DYNAMIC : SPR_SPY_PROGRAM_STATIC;
 }
@@ -113,39 +125,39 @@ static int open_to_look(int dirfd, const char *path, struct stat *st)
 	                                      O_RDONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY) :
 	                         (int)spr_sys(SYS_fcntl, dirfd, F_DUPFD_CLOEXEC, 0);
 
-	if (fd >= 0 && (spr_sys(SYS_fstat, fd, st) < 0 || !S_ISREG(st->st_mode))) {
+	if (fd >= 0 && (spr_sys(SYS_fstat, fd, st) < 0 || !S_ISREG(st->st_mode) ||
+	                !(st->st_mode & 0111))) {
 		spr_sys(SYS_close, fd);
-		return -EACCES;
+		return -ENOEXEC;
 	}
 	return fd;
 }
 
 int spr_spy_program_look(struct spr_spy_program *out, int dirfd, const char *path)
 {
-	union head h;
+	struct head h;
 	struct stat st;
 
 	memset(out, 0, sizeof(*out));
-	if (path[0] && spr_sys(SYS_faccessat, dirfd, path, 1 /* X_OK */) < 0)
-		return -EACCES;
 	for (int i = 0; i < N_SCRIPTS_MAX; i++) {
 		const int fd = open_to_look(dirfd, path, &st);
 		const bool is_loader = is_our_loader(path); /* path may lie in h */
-		long n;
 
 		if (fd < 0)
 			return fd == -EACCES ? 0 : fd; /* may be executed and not read: unknown */
-		n = spr_sys(SYS_pread64, fd, h.text, sizeof(h.text) - 1, 0);
-		h.text[n > 0 ? n : 0] = '\0';
-		if (n >= (long)sizeof(h.elf) && memcmp(h.text, ELFMAG, SELFMAG) == 0) {
+		h.n = spr_sys(SYS_pread64, fd, h.bytes, sizeof(h.bytes) - 1, 0);
+		h.bytes[h.n > 0 ? h.n : 0] = '\0';
+		if (h.n >= (long)sizeof(ElfW(Ehdr)) && memcmp(h.bytes, ELFMAG, SELFMAG) == 0) {
 			out->secure = gains_rights(fd, &st); /* a script's own bits mean nothing */
-			out->kind = look_at_elf(fd, is_loader, &h);
+			out->kind = look_at_elf(&h, fd, is_loader);
+			h.n = 0;
 		}
 		spr_sys(SYS_close, fd);
-		if (n < 2 || h.text[0] != '#' || h.text[1] != '!')
+		if (h.n < 2 || h.bytes[0] != '#' || h.bytes[1] != '!')
 			return 0;
 		out->script = true;
-		path = interpreter_of(h.text);
+		h.bytes[N_LINE_MAX] = '\0';
+		path = interpreter_of(h.bytes);
 		if (!path[0])
 			return 0;
 	}
