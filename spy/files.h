@@ -180,6 +180,8 @@ SPR_HIDE long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c
 /* The next definition of a symbol behind this library, as dlsym(RTLD_NEXT) finds it, but without
  * its lock and its allocations. NULL: there is none. S. */
 SPR_HIDE void *spr_spy_next(enum spr_row_number n);
+/* Before anybody else's constructor: hide from those who want no library before theirs. */
+SPR_HIDE void spr_spy_next_rename(void);
 
 /* --- Running programs ----------------------------------------------------------------------- */
 

@@ -161,5 +161,6 @@ void spr_spy_blind(struct spr_spy *spy, uint32_t pid, const char *reason, const 
 __attribute__((constructor)) static void loaded(int argc, char **argv, char **envp)
 {
 	(void)argc;
+	spr_spy_next_rename();
 	begin(argv, envp);
 }

@@ -26,18 +26,35 @@ struct program {
 	char *const        *envp;
 };
 
+/* The blind spot is named by the whole path, as the records name the program. */
+static void blind(struct spr_spy *spy, uint32_t pid, const char *reason, int dirfd,
+                  const char *path)
+{
+	char *text = spr_spy_scratch_take(spy);
+	struct spr_spy_path p;
+	uint32_t n = SPR_SPY_SCRATCH;
+
+	spr_spy_path_find(spy, &p, dirfd, path, true);
+	if (text && (n = spr_spy_path_bytes(&p)) < SPR_SPY_SCRATCH) {
+		spr_spy_path_write(spy, &p, text);
+		text[n] = '\0';
+	}
+	spr_spy_path_drop(spy, &p);
+	spr_spy_blind(spy, pid ? pid : spr_load_relaxed(&spy->page->pid), reason,
+	              n < SPR_SPY_SCRATCH ? text : path);
+	spr_spy_scratch_drop(spy, text);
+}
+
 static void look(struct spr_spy *spy, uint32_t pid, int dirfd, const char *path)
 {
 	struct spr_spy_program program;
 	const char *reason;
 
-	if (spr_load_relaxed(&spy->confined))
-		return;
-	if (spr_spy_program_look(&program, dirfd, path) < 0)
+	if (spr_load_relaxed(&spy->confined) || spr_spy_program_look(&program, dirfd, path) < 0)
 		return;
 	reason = spr_spy_program_blind(&program);
 	if (reason)
-		spr_spy_blind(spy, pid ? pid : spr_load_relaxed(&spy->page->pid), reason, path);
+		blind(spy, pid, reason, dirfd, path);
 }
 
 void spr_spy_exec_note(struct spr_spy *spy, struct spr_spy_mark *mark, uint32_t pid, uint32_t op,

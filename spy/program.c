@@ -30,7 +30,8 @@ struct head {
 	_Alignas(8) char bytes[1024];
 };
 
-/* A part of the file, from the beginning if it lies there; else it takes its place. NULL: no such. */
+/* A part of the file, from the beginning if it lies there; else it takes its place. NULL: no such.
+ */
 static const char *head_part(struct head *h, int fd, uint64_t at, size_t n)
 {
 	if (n >= sizeof(h->bytes))
