@@ -25,12 +25,9 @@
 struct spr_producer spr_shm_producers[SPR_PRODUCERS_MAX];
 static _Atomic uint32_t producer_serial;
 
-#if defined(__SANITIZE_THREAD__)
-#define MAP_HINT NULL
-#else
-/* 2 MiB aligned, so that the first pages share a page-table page; only a hint. */
-#define MAP_HINT ((void *)0x7c0000000000)
-#endif
+/* 2 MiB aligned, so that the first pages share a page-table page; only a hint. Where
+ * ThreadSanitizer looks for a program's own memory: it ends a program that has any elsewhere. */
+#define MAP_HINT ((void *)0x7e8000000000)
 
 static long lock_call(long fd, int cmd, uint64_t at, short type)
 {
