@@ -253,7 +253,7 @@ static void report(const struct record *r, const struct spr_cli_session *s)
 	verdict_words(s, words);
 	int n = snprintf(line, sizeof(line),
 	                 "sparring: %" PRIu64 " records, %zu processes, %s: %s\n",
-	                 st->delivered + s->n_blind, s->n_processes, words, spr_cli_shown(file));
+	                 st->delivered + s->n_own, s->n_processes, words, spr_cli_shown(file));
 	if (r->verbose)
 		n += snprintf(line + n, sizeof(line) - (size_t)n,
 		              "sparring: %u writers, %" PRIu64 " bytes, %" PRIu64 " written, "
@@ -274,9 +274,8 @@ static int run_target(const struct record *r, struct spr_cli_session *s, struct 
 		spr_cli_session_drop(s);
 		return could_not_execute(argv[0], err);
 	}
-	char exe[PATH_MAX];
-	find_program(exe, sizeof(exe), argv[0], X_OK);
-	spr_cli_watch_root(s->watch, t->pid, now_ns, exe);
+	find_program(s->exe, sizeof(s->exe), argv[0], X_OK);
+	spr_cli_watch_root(s->watch, t->pid, now_ns, s->exe);
 	spr_cli_session_run(s, t);
 	spr_cli_session_close(s, t);
 	spr_cli_target_close(t);

@@ -224,23 +224,56 @@ static void cover(struct spr_cli_session *s, const char *words)
 		snprintf(s->coverage + n, room, "%s%s", n ? ", " : "", words);
 }
 
-void spr_cli_session_blind(struct spr_cli_session *s, uint32_t pid, const char *reason,
-                           const char *text)
+/* A record of our own, behind all that the spies have written. */
+static void put_own(struct spr_cli_session *s, struct spr_record *rec)
+{
+	rec->writer = OUR_WRITER;
+	rec->time_ns = spr_clock_monotonic_ns();
+	rec->seq = s->n_own++;
+	if (spr_cli_watch_error(s->watch))
+		return;
+	const int err = spr_encoder_put(s->encoder, rec, 1, NULL, NULL);
+	if (err < 0)
+		spr_cli_watch_fail(s->watch, err);
+}
+
+static void put_blind(struct spr_cli_session *s, uint32_t pid, const char *reason,
+                      const char *text)
 {
 	unsigned char data[4 + 2 + 256 + 2 + 4096];
-	struct spr_record rec = { .data = data, .kind = SPR_KIND_BLIND, .writer = OUR_WRITER,
-	                          .time_ns = spr_clock_monotonic_ns(), .seq = s->n_blind++ };
+	struct spr_record rec = { .data = data, .kind = SPR_KIND_BLIND };
 	size_t n = 4;
 
 	memcpy(data, &pid, 4);
 	n += put_text(data + n, reason, 256);
 	n += put_text(data + n, text, 4096);
 	rec.bytes = (uint32_t)n;
-	if (!spr_cli_watch_error(s->watch)) {
-		const int err = spr_encoder_put(s->encoder, &rec, 1, NULL, NULL);
-		if (err < 0)
-			spr_cli_watch_fail(s->watch, err);
-	}
+	put_own(s, &rec);
+}
+
+/* How the root target ended: we alone know. Fields as base/kinds_spies.c declares them: op, ppid,
+ * exe, argv (absent), status. */
+static void put_exit(struct spr_cli_session *s, const struct spr_cli_target *t)
+{
+	const struct spr_kind *process = &spr_kinds_files[0];
+	const uint32_t ppid = (uint32_t)getpid();
+	const int32_t status = t->status;
+	unsigned char data[1 + 4 + 2 + 4096 + 1 + 1 + 4];
+	struct spr_record rec = { .data = data, .kind = 1, .flags = SPR_HAS_ID, .pid = t->pid,
+	                          .tid = t->pid };
+	size_t n = 5;
+
+	data[0] = 0;
+	while (data[0] < process->fields[0].n_labels &&
+	       strcmp(process->fields[0].labels[data[0]], "exit"))
+		data[0]++;
+	memcpy(data + 1, &ppid, 4);
+	n += put_text(data + n, s->exe, 4096);
+	data[n++] = 0;
+	data[n++] = 1;
+	memcpy(data + n, &status, 4);
+	rec.bytes = (uint32_t)n + 4;
+	put_own(s, &rec);
 }
 
 static void cover_one(struct spr_cli_session *s, int32_t pid, const char *reason, const char *text)
@@ -264,7 +297,7 @@ static void blind_program(void *arg, int32_t pid, const char *exe)
 	if (spr_spy_program_look(&program, AT_FDCWD, exe) == 0)
 		reason = spr_spy_program_blind(&program);
 	reason = reason ? reason : "never attached";
-	spr_cli_session_blind(s, (uint32_t)pid, reason, exe);
+	put_blind(s, (uint32_t)pid, reason, exe);
 	s->verdict.reasons |= SPR_BLIND;
 	s->verdict.blind++;
 	cover_one(s, pid, reason, exe);
@@ -281,7 +314,7 @@ static void blind_known(void *arg, int32_t pid, const char *reason, const char *
 
 static void left_running(void *arg, int32_t pid, const char *exe)
 {
-	spr_cli_session_blind(arg, (uint32_t)pid, SPR_CLI_LEFT_RUNNING, exe);
+	put_blind(arg, (uint32_t)pid, SPR_CLI_LEFT_RUNNING, exe);
 }
 
 /* What hooks alone cannot see, of any program. */
@@ -297,7 +330,7 @@ static void blind_run(struct spr_cli_session *s)
 	};
 
 	for (size_t i = 0; i < sizeof(spots) / sizeof(spots[0]); i++) {
-		spr_cli_session_blind(s, 0, spots[i].reason, spots[i].text);
+		put_blind(s, 0, spots[i].reason, spots[i].text);
 		s->verdict.reasons |= SPR_BLIND;
 		s->verdict.blind++;
 		cover(s, spots[i].reason);
@@ -384,6 +417,7 @@ void spr_cli_session_close(struct spr_cli_session *s, struct spr_cli_target *t)
 	/* Its last word to the sink comes while the encoder is there. */
 	spr_collector_close(s->collector);
 	s->collector = NULL;
+	put_exit(s, t);
 	session_judge(s);
 	const int err = spr_encoder_close(s->encoder, &s->verdict);
 	if (err < 0)

@@ -35,8 +35,9 @@ struct spr_cli_session {
 	bool                  is_collecting;
 	uint64_t              n_unsynced, sync_at_ns;
 	uint64_t              began_ns; /* CLOCK_BOOTTIME */
-	uint64_t              n_blind;
+	uint64_t              n_own; /* records that are not the spies' */
 	size_t                n_processes; /* at the end */
+	char                  exe[4096]; /* of the root target */
 	struct spr_stats      stats;   /* at the end */
 	struct spr_verdict    verdict; /* at the end */
 	bool                  whole;   /* the trace has its end and its name */
@@ -52,9 +53,6 @@ int spr_cli_session_open(struct spr_cli_session *s, const struct spr_cli_session
 void spr_cli_session_drop(struct spr_cli_session *s);
 /* Collect until the target has ended. */
 void spr_cli_session_run(struct spr_cli_session *s, struct spr_cli_target *t);
-/* A blind spot: pid 0 is the whole run. */
-void spr_cli_session_blind(struct spr_cli_session *s, uint32_t pid, const char *reason,
-                           const char *text);
 /* Seal, drain, write the verdict, give the trace its name. */
 void spr_cli_session_close(struct spr_cli_session *s, struct spr_cli_target *t);
 

@@ -34,6 +34,7 @@ assert set(up["access"]) == {"write", "create"}, up
 assert [r for r in files if "list" in r["access"] and r["path"].startswith(here + "/made")]
 execs = [r for r in processes if r["op"] == "exec" and r["exe"].endswith("/cat")]
 assert execs and execs[0]["argv"][0] == "cat" and execs[0]["argv"][-1] == "missing", execs
+assert [r["status"] for r in processes if r["op"] == "exit"] == [3], "the end of the first"
 starts = [r for r in processes if r["op"] == "start"]
 assert starts and all(r["ppid"] > 0 and r["exe"].startswith("/") for r in starts)
 assert {r["reason"] for r in records if r["kind"] == "blind"} == {
