@@ -64,6 +64,11 @@ static int open_channel(struct spr_cli_session *s)
 	sweep_place();
 	err = spr_channel_open(&s->channel, s->opt->address, &opt);
 	spr_cli_user_return(&s->opt->user);
+	if (err == -ENOSPC) {
+		spr_cli_say("%s; name a place with more room in SPARRING_DIR",
+		            spr_cli_shown(spr_error_text()));
+		return SPR_CLI_FAILED;
+	}
 	return err < 0 ? session_failed() : SPR_CLI_OK;
 }
 

@@ -14,7 +14,7 @@ grep -o '/last$' seen
 wait
 # Once the recorder is gone there is nothing to wait for.
 rm -f ready go
-"$SPARRING" record -q -o b.spr -- sh -c 'echo $PPID >recorder; : >ready; while [ ! -e go ]; do sleep 0.1; done' &
+"$SPARRING" record -q -o b.spr -- sh -c 'echo $PPID >recorder; echo $$ >target; : >ready; while [ ! -e go ]; do sleep 0.1; done' &
 wait_for ready
 "$SPARRING" show --follow --kind file b.spr >seen 2>err &
 follower=$!
@@ -23,6 +23,6 @@ kill -KILL "$(cat recorder)"
 wait $follower
 echo "=> $?"
 cat err
-: >go
+kill "$(cat target)"
 "$SPARRING" show --follow c.spr
 echo "=> $?"

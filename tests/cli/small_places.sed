@@ -1,0 +1,1 @@
+s/spr-[0-9a-f]{16}/spr-NAME/
