@@ -129,7 +129,7 @@ $(O)/spy.map: spy/exports.h base/calls.h
 
 $(SPY): $(SPY_OBJS) $(O)/libsparring-writer.a $(O)/inside/libbase.a $(O)/spy.map $(O)/sources
 	$(call say,LINK,$@)
-	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -nostartfiles -Wl,-soname,libsparring-files.so \
+	$(Q)mkdir -p $(@D) && $(CC) $(CFLAGS) -shared -nostdlib -Wl,-soname,libsparring-files.so \
 	  -Wl,-z,now -Wl,-z,defs -Wl,-z,initfirst \
 	  -Wl,-z,noseparate-code -Wl,-z,norelro -Wl,-Bsymbolic-functions \
 	  -Wl,--version-script=$(O)/spy.map -o $@ $(SPY_OBJS) \

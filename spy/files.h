@@ -32,6 +32,9 @@
  * prototypes out: their attributes (nonnull, builtin) would let the compiler drop our checks. */
 #define SPR_HOOK(symbol) spr_hook_##symbol
 
+/* The target's; libc's own variable, which a program without one lacks. */
+extern char **environ __attribute__((weak));
+
 /* --- The table as data: one row per symbol, in the order of base/calls.h -------------------- */
 
 enum spr_way { SPR_WAY_RAW, SPR_WAY_LIBC, SPR_WAY_PTR, SPR_WAY_HAND, SPR_WAY_ABSENT };
@@ -180,6 +183,8 @@ SPR_HIDE long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c
 /* The next definition of a symbol behind this library, as dlsym(RTLD_NEXT) finds it, but without
  * its lock and its allocations. NULL: there is none. S. */
 SPR_HIDE void *spr_spy_next(enum spr_row_number n);
+/* The same for any name; not remembered. */
+SPR_HIDE void *spr_spy_next_find(const char *name);
 /* Before anybody else's constructor: hide from those who want no library before theirs. */
 SPR_HIDE void spr_spy_next_rename(void);
 

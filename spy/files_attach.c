@@ -24,8 +24,6 @@ enum stage { NONE, BUSY, ON, OFF };
 static _Atomic uint32_t stage;
 static _Atomic uint32_t missed; /* calls while another thread, or we below it, was attaching */
 
-extern char **environ __attribute__((weak));
-
 /* Whole pages of this library's zeroed memory: as anonymous as a mapping, and there already. */
 static struct spr_spy_page page __attribute__((aligned(4096)));
 _Static_assert(sizeof(page) % 4096 == 0, "nothing of others is wiped with it");
@@ -160,7 +158,10 @@ void spr_spy_blind(struct spr_spy *spy, uint32_t pid, const char *reason, const 
 
 __attribute__((constructor)) static void loaded(int argc, char **argv, char **envp)
 {
-	(void)argc;
 	spr_spy_next_rename();
-	begin(argv, envp);
+	/* glibc's loader hands these to constructors, others hand over nothing. */
+	if (argc > 0 && spr_spy_pointer_ok(argv) && envp == argv + argc + 1)
+		begin(argv, envp);
+	else
+		spr_spy_here();
 }

@@ -16,8 +16,6 @@
 #include "spy/files.h"
 #include "spy/program.h"
 
-extern char **environ;
-
 struct program {
 	enum spr_row_number n;
 	bool                at; /* by execveat */

@@ -9,6 +9,7 @@
  */
 #include <errno.h>
 #include <elf.h>
+#include <fcntl.h>
 #include <link.h>
 #include <string.h>
 
@@ -90,16 +91,54 @@ static void *object_find(const struct object *o, const char *name, uint32_t hash
 	return NULL;
 }
 
+/* The loader's anchor by way of the program's own headers, for a loader that exports none. */
+static const struct r_debug *anchor_of_program(void)
+{
+	ElfW(auxv_t) aux;
+	const ElfW(Phdr) *headers = NULL;
+	uintptr_t base = 0;
+	size_t n = 0;
+	const int fd = (int)spr_sys(SYS_openat, AT_FDCWD, "/proc/self/auxv", O_RDONLY | O_CLOEXEC);
+
+	while (fd >= 0 && spr_sys(SYS_read, fd, &aux, sizeof(aux)) == sizeof(aux) &&
+	       aux.a_type != AT_NULL) {
+		if (aux.a_type == AT_PHDR)
+			headers = (const ElfW(Phdr) *)aux.a_un.a_val;
+		else if (aux.a_type == AT_PHNUM)
+			n = aux.a_un.a_val;
+	}
+	if (fd >= 0)
+		spr_sys(SYS_close, fd);
+	for (size_t i = 0; headers && i < n; i++) {
+		if (headers[i].p_type == PT_PHDR)
+			base = (uintptr_t)headers - headers[i].p_vaddr;
+		if (headers[i].p_type != PT_DYNAMIC)
+			continue;
+		for (const ElfW(Dyn) *d = (const void *)(base + headers[i].p_vaddr); d->d_tag;
+		     d++) {
+			if (d->d_tag == DT_DEBUG)
+				return (const struct r_debug *)d->d_un.d_ptr;
+		}
+	}
+	return NULL;
+}
+
 static struct link_map *own_map(void)
 {
-	struct link_map *map = &_r_debug ? _r_debug.r_map : NULL;
+	static struct link_map *_Atomic own; /* the same answer every time */
+	struct link_map *map = spr_load_relaxed(&own);
+	const struct r_debug *anchor;
 
-	while (map && map->l_ld != own_dynamic)
+	if (spr_likely(map != NULL))
+		return map;
+	anchor = &_r_debug ? &_r_debug : anchor_of_program();
+	for (map = anchor ? anchor->r_map : NULL; map && map->l_ld != own_dynamic;)
 		map = map->l_next;
+	spr_store_relaxed(&own, map);
 	return map;
 }
 
-static void *search(const char *name)
+void *spr_spy_next_find(const char *name)
 {
 	const uint32_t hash = gnu_hash(name);
 	const struct link_map *map = own_map();
@@ -137,7 +176,7 @@ void *spr_spy_next(enum spr_row_number n)
 	void *found = spr_load_relaxed(&next[n]);
 
 	if (spr_unlikely(!found)) {
-		found = search(spr_spy_rows[n].symbol);
+		found = spr_spy_next_find(spr_spy_rows[n].symbol);
 		spr_store_relaxed(&next[n], found);
 	}
 	return found;

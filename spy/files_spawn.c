@@ -20,8 +20,6 @@
 
 #include "spy/files.h"
 
-extern char **environ;
-
 /* --- libc's own picture of the file actions, stable since it exists ------------------------- */
 
 enum action_tag { CLOSES, DUPS, OPENS, CHDIRS, FCHDIRS, CLOSES_FROM, SETS_TERMINAL, N_ACTION_TAGS };
