@@ -38,7 +38,7 @@ static int burst_measure(const struct spr_bench_arm *arm, double *figures)
 
 static const struct spr_bench_figure burst_figures[] = {
 	{ "ns_per_record", "ns/record felt" },
-	{ "wakes_per_burst", "wakes/burst" },
+	{ "wakes_per_burst", "bells rung/burst" },
 };
 
 /* A reader naps for a while after the last record; 60 ms later it sleeps. */

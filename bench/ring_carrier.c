@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "bench/ring_carrier.h"
 #include "shm/writer.h"
+#include "transport/transport.h"
 
 int spr_bench_batch_count(void *arg, spr_batch *b)
 {
@@ -113,7 +114,8 @@ int spr_bench_ring_close(struct spr_bench_rig *rig)
 
 	rig->lost = stats.lost;
 	rig->stalls = stats.stalls;
-	rig->wakes = stats.wakes;
+	/* How often a writer rang; stats.wakes counts the sleeps, whatever ended them. */
+	rig->wakes = spr_load_relaxed(ring->channel->word);
 	if (ring->collector && !err)
 		err = spr_collector_close(ring->collector);
 	return err ? err : spr_channel_close(ring->channel);
