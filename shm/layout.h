@@ -67,7 +67,7 @@
  *   | SEAL    | collector: or gate, membarrier, CAS final
  *             | writer: store committed or CAS owner, compiler barrier, load gate
  *             one verdict per record
- *   | FINAL   | who settles first: CAS final       | the other: the value it finds
+ *   | FINAL   | who settles first: CAS final, lost | the other: the value it finds
  *             up to where records are delivered
  *   | SPACE   | writer: waiters, full fence, load consumed
  *             | collector: consumed, full fence, exchange waiters
@@ -213,7 +213,8 @@ struct spr_ring_desc {
 	/* line A: the owner's, once it owns; zero before */
 	_Atomic uint64_t owner;
 	_Atomic uint64_t committed;
-	_Atomic uint64_t lost;      /* records dropped by this lane while this was its segment */
+	_Atomic uint64_t lost;      /* records dropped by this lane while this was its segment, and
+	                             * SPR_LOST_SETTLED */
 	_Atomic uint64_t writer_id; /* of the lane, within its process */
 	_Atomic uint64_t seq0;      /* the lane's sequence when it took the segment */
 	_Atomic uint32_t ordinal;   /* the lane's n-th segment */
@@ -228,6 +229,14 @@ struct spr_ring_desc {
 	uint32_t         reserved1;
 	uint64_t         reserved2[4];
 };
+
+/* Set by the seal: no loss is counted any more, a record that finds no room is refused. */
+#define SPR_LOST_SETTLED (1ull << 63)
+
+static inline uint64_t spr_ring_desc_lost(struct spr_ring_desc *desc)
+{
+	return spr_load_relaxed(&desc->lost) & ~SPR_LOST_SETTLED;
+}
 
 static_assert(sizeof(struct spr_ring_header) <= 4096, "the header is one page");
 static_assert(offsetof(struct spr_ring_header, gate) == 64, "gate has its own line");

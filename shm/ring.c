@@ -491,6 +491,7 @@ static void finals_settle(struct spr_ring *r)
 				continue;
 			committed = spr_load_acquire(&desc->committed);       /* [COMMIT] */
 			spr_cas_acq_rel(&desc->final, &final, committed | 1); /* [FINAL] */
+			spr_or_acq_rel(&desc->lost, SPR_LOST_SETTLED);        /* [FINAL] */
 		}
 	}
 }

@@ -381,7 +381,7 @@ static bool segment_empty(struct spr_ring *r, uint32_t segment, struct spr_ring_
 	    spr_load_relaxed(&desc->ordinal))
 		return true;
 	if (seg->closed) {
-		const uint64_t lost = spr_load_relaxed(&desc->lost);
+		const uint64_t lost = spr_ring_desc_lost(desc);
 
 		r->written_gone += lost;
 		r->lost_gone += lost;
@@ -538,7 +538,7 @@ static int segment_take(struct spr_ring *r, uint32_t segment, const struct spr_r
 {
 	struct spr_ring_seg *seg = &r->segs[segment];
 	struct spr_ring_lane *lane = seg->lane;
-	const uint64_t lost = spr_load_relaxed(&spr_shm_ring_desc(r, segment)->lost);
+	const uint64_t lost = spr_ring_desc_lost(spr_shm_ring_desc(r, segment));
 	const uint64_t lost_most = lost > seg->gaps ? lost - seg->gaps : 0;
 	struct spr_ring_range *range;
 	uint64_t gaps, seq;
@@ -611,7 +611,7 @@ static void lane_pop(struct spr_ring *r, struct spr_ring_lane *lane)
 {
 	const uint32_t segment = lane->head - 1;
 	struct spr_ring_seg *seg = &r->segs[segment];
-	const uint64_t lost = spr_load_relaxed(&spr_shm_ring_desc(r, segment)->lost);
+	const uint64_t lost = spr_ring_desc_lost(spr_shm_ring_desc(r, segment));
 
 	if (seg->bad) {
 		lane->resync = true;
@@ -749,7 +749,7 @@ static bool pending_each(struct spr_ring *r, uint32_t segment, void *arg)
 	const uint32_t cls = spr_ring_class_of(&r->geometry, segment);
 	const uint64_t size = spr_ring_class_bytes(cls);
 	const uint64_t committed = spr_load_acquire(&desc->committed); /* [COMMIT] */
-	const uint64_t lost = spr_load_relaxed(&desc->lost);
+	const uint64_t lost = spr_ring_desc_lost(desc);
 	struct spr_ring_range range = { .segment = segment, .size = size, .mask = size - 1 };
 
 	if (seg->bad || seg->drained ||

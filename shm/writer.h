@@ -139,7 +139,7 @@ void spr_shm_confine(spr_producer *p);
 int spr_shm_lane_room(spr_writer *w, struct spr_lane *lane, uint32_t need);
 struct spr_lane *spr_shm_lane_nested(spr_writer *w, const struct spr_slot *slot, uintptr_t sp);
 void spr_shm_lane_close(spr_producer *p, struct spr_lane *lane);
-void spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane);
+int spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane);
 int spr_shm_gate(spr_writer *w, struct spr_lane *lane, uint64_t next, uint32_t gate);
 /* writer_claim.c */
 int spr_shm_segment_claim(spr_writer *w, const struct spr_lane *lane, uint32_t cls, uint32_t *idx);

@@ -140,17 +140,26 @@ struct spr_lane *spr_shm_lane_nested(spr_writer *w, const struct spr_slot *slot,
 
 /* --- Losing, closing, the gate ------------------------------------------------------------- */
 
-/* The sequence jumps over what is lost, so that the collector can check the count. */
-void spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane)
+/* The sequence jumps over what is lost, so that the collector can check the count. Counted by a
+ * CAS, because a seal in between has read the count: then it was not lost but refused. -EAGAIN or
+ * -EPIPE. */
+int spr_shm_lane_lose(spr_writer *w, struct spr_lane *lane)
 {
+	uint64_t found = lane->lost_here;
+
 	if (!lane->segment) {
 		spr_add_relaxed(&w->producer->header->lost_homeless, 1);
-		return;
+		return -EAGAIN;
 	}
-	lane->lost_here++;
-	spr_store_relaxed(&lane->desc->lost, lane->lost_here);
+	while (!spr_cas_acq_rel(&lane->desc->lost, &found, found + 1)) { /* [FINAL] */
+		if (found & SPR_LOST_SETTLED)
+			return -EPIPE;
+	}
 	spr_compiler_barrier(); /* counted before it is skipped: a jump without a loss is forgery */
-	lane->seq++;
+	/* One more than ours, if the last one was jumped away from just here. */
+	lane->seq += found + 1 - lane->lost_here;
+	lane->lost_here = found + 1;
+	return -EAGAIN;
 }
 
 /* The lane has no segment any more: what it committed is final. */
@@ -450,6 +459,17 @@ static int room_make(spr_writer *w, struct spr_lane *lane, uint32_t need)
 	return lane_stall(w, lane, need, least, want);
 }
 
+/* This record is refused, so none that follows may be let through by a seal that is still at its
+ * scan: what is committed is final. */
+static void lane_settle(const struct spr_lane *lane)
+{
+	uint64_t final = 0;
+
+	if (lane->segment)
+		spr_cas_acq_rel(&lane->desc->final, &final,
+		                spr_load_relaxed(&lane->desc->committed) | 1); /* [FINAL] */
+}
+
 /* The lane is open, and its segment has no room for `need` that it knew of. 0: there is room at
  * head. Else the record never was: the lane is not open any more, and it has been counted. */
 int spr_shm_lane_room(spr_writer *w, struct spr_lane *lane, uint32_t need)
@@ -463,11 +483,11 @@ int spr_shm_lane_room(spr_writer *w, struct spr_lane *lane, uint32_t need)
 	err = room_make(w, lane, need);
 	if (!err)
 		return 0;
+	if (err != -EPIPE)
+		err = spr_shm_lane_lose(w, lane);
 	if (err == -EPIPE) {
+		lane_settle(lane);
 		spr_add_relaxed(&w->producer->header->refused, 1);
-	} else {
-		spr_shm_lane_lose(w, lane);
-		err = -EAGAIN;
 	}
 	spr_compiler_barrier();
 	lane->open = 0;
