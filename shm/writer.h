@@ -46,7 +46,7 @@ struct spr_lane {
 	uint32_t mask;
 	uint32_t generation; /* + 1 when the lane is taken back from an open record */
 	uint32_t hop_from;   /* during a change of segment: the old one, index + 1 */
-	uint32_t reserved;
+	uint32_t full;       /* the last record found no room: the next waits for none */
 	/* second line */
 	uint64_t consumed_seen;
 	uint64_t lost_here;

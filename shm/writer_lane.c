@@ -290,6 +290,7 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	lane->limit = spr_ring_class_bytes(cls);
 	lane->segment = lane->hop;
 	lane->stall_left_us = stall_budget_us(p);
+	lane->full = 0;
 	if (old)
 		spr_store_release(&old->closed, 1); /* [CLOSE] */
 	if (cls == SPR_RING_CLASSES - 1)
@@ -396,7 +397,8 @@ static int lane_stall(spr_writer *w, struct spr_lane *lane, uint32_t need, uint3
 	const bool for_ever = p->stall_ms == UINT32_MAX;
 	uint32_t waited_us = 0;
 
-	spr_add_relaxed(&p->header->stalls, 1);
+	if (for_ever || lane->stall_left_us > 0)
+		spr_add_relaxed(&p->header->stalls, 1);
 	while (for_ever || lane->stall_left_us > 0) {
 		const uint64_t from = spr_clock_monotonic_ns();
 		uint64_t ns = STALL_STEP_NS;
@@ -442,7 +444,8 @@ static int room_make(spr_writer *w, struct spr_lane *lane, uint32_t need)
 
 		want = cls + 1 < SPR_RING_CLASSES ? cls + 1 : cls;
 		want = want < least ? least : want;
-		if (present && want == SPR_RING_CLASSES - 1 && cls >= least &&
+		/* Not again for each record when there was nothing to be had the last time. */
+		if (present && !lane->full && want == SPR_RING_CLASSES - 1 && cls >= least &&
 		    !spr_load_relaxed(&p->confined) && !within_allowance(w, lane)) {
 			space_wait(w, lane, need, GROW_WAIT_NS);
 			if (room_here(lane, need))
@@ -478,13 +481,16 @@ int spr_shm_lane_room(spr_writer *w, struct spr_lane *lane, uint32_t need)
 
 	if (room_here(lane, need)) {
 		lane->stall_left_us = stall_budget_us(w->producer);
+		lane->full = 0;
 		return 0;
 	}
 	err = room_make(w, lane, need);
 	if (!err)
 		return 0;
-	if (err != -EPIPE)
+	if (err != -EPIPE) {
+		lane->full = 1;
 		err = spr_shm_lane_lose(w, lane);
+	}
 	if (err == -EPIPE) {
 		lane_settle(lane);
 		spr_add_relaxed(&w->producer->header->refused, 1);
