@@ -4,14 +4,14 @@
  *
  *   a pass moved little    nap LAG_NS before the next, or it stands right behind its writers and
  *                          takes their cache lines away while they write (3 x in throughput)
- *   nothing, for doze_ns   naps of NAP_NS, bell unarmed, so that a burst costs its writer no wake
+ *   nothing, for doze_ns   naps that grow, bell unarmed, so that a burst costs its writer no wake
  *   then                   arm, look once more, sleep until rung; backstop_ns at most, and what
  *                          is found then was not rung for and is counted
  *
  * A nap is a sleep in the waiter, so spr_collector_wake() and watched descriptors end it at once.
- * The kernel adds its timer slack, 50 us unless the application has changed it: NAP_NS takes about
- * twice its length. prctl(PR_SET_TIMERSLACK) would change that for all the application does on
- * this thread, so it is left alone.
+ * The kernel adds its timer slack, 50 us unless the application has changed it. It is left alone:
+ * prctl(PR_SET_TIMERSLACK) would change all the application does on this thread, and a nap that is
+ * longer costs less (docs/decisions/0020-the-collector.md).
  *
  * Asked for its descriptor, a collector never dozes between two steps: it is not there to nap.
  *
@@ -26,11 +26,12 @@
 #include "base/error.h"
 #include "base/sys.h"
 
-#define LITTLE      4096u          /* records in a pass */
-#define LAG_NS      20000ull
-#define NAP_NS      50000ull
-#define CLOCK_SLOP_NS 1000000ull   /* the kernel's timers and our clock, over a second */
-#define LOOK_NS     1000000ull     /* while there is no rest: how often descriptors are looked at */
+#define LITTLE        16384u     /* records in a pass */
+#define LAG_NS        100000ull
+#define NAP_NS        50000ull   /* the shortest */
+#define NAP_NS_MAX    500000ull
+#define LOOK_NS       1000000ull /* while there is no rest: how often descriptors are looked at */
+#define CLOCK_SLOP_NS 1000000ull /* the kernel's timers and our clock, over a second */
 
 static uint64_t earlier(uint64_t a, uint64_t b)
 {
@@ -118,6 +119,14 @@ static int collector_sleep(struct spr_collector *c, uint64_t now, uint64_t until
 
 /* --- The step ----------------------------------------------------------------------- */
 
+/* The longer nothing has come, the longer the nap: some 20 of them until sleep, not 200. */
+static uint64_t nap_ns(uint64_t quiet_ns)
+{
+	const uint64_t nap = quiet_ns / 4;
+
+	return nap < NAP_NS ? NAP_NS : earlier(nap, NAP_NS_MAX);
+}
+
 /* Nothing was there: doze, or sleep. */
 static int collector_rest(struct spr_collector *c, uint64_t deadline)
 {
@@ -127,7 +136,7 @@ static int collector_rest(struct spr_collector *c, uint64_t deadline)
 	if (until <= now)
 		return 0;
 	if (c->moved_ns && now - c->moved_ns < c->doze_ns)
-		return collector_lie(c, earlier(until - now, NAP_NS));
+		return collector_lie(c, earlier(until - now, nap_ns(now - c->moved_ns)));
 	return collector_sleep(c, now, until);
 }
 

@@ -584,9 +584,9 @@ static void tend_is_called_when_it_asked_to_be(void **state)
 	assert_int_equal(spr_collector_step(r->c, 0), 1);
 	assert_int_equal(r->a->n_tends, 2);
 	const uint64_t start = test_now_ns();
-	while (r->a->n_tends < 5)
-		assert_int_equal(spr_collector_step(r->c, 100), 0);
-	assert_true(test_now_ns() - start >= 14000000);
+	assert_int_equal(spr_collector_step(r->c, 200), 0);
+	assert_true(r->a->n_tends >= 5);
+	assert_true(r->a->n_tends <= 2 + (test_now_ns() - start) / 5000000);
 }
 
 static void end_of_every_channel_is_the_end(void **state)
@@ -1051,12 +1051,14 @@ static void stress_run(struct rig *r, struct stress *s, int fd)
 {
 	uint64_t longest = 0;
 
+	/* A writer that a busy machine stops between its commit and its ring is no lost wake. */
+	r->c->backstop_ns = 15000000000;
 	while (r->t.n_records < s->n) {
 		const uint64_t start = test_now_ns();
 
 		if (fd >= 0) {
 			silence_timer(r);
-			assert_int_equal(readable(fd, 10000), 1);
+			assert_int_equal(readable(fd, 15000), 1);
 		}
 		assert_true(spr_collector_step(r->c, fd >= 0 ? 0 : -1) >= 0);
 		if (test_now_ns() - start > longest)
