@@ -154,7 +154,7 @@ static void json_head(struct spr_cli_json *j, const struct spr_kind *kind,
 	spr_cli_json_text(j, "kind", kind->name);
 	if (rec->time_ns)
 		spr_cli_json_number(j, "time_ns", rec->time_ns);
-	if (pid >= 0)
+	if (pid > 0) /* 0: a blind spot of the whole run */
 		spr_cli_json_signed(j, "pid", pid);
 	if (rec->flags & SPR_HAS_ID && spr_cli_field_find(kind, "tid") < 0)
 		spr_cli_json_signed(j, "tid", rec->tid);
