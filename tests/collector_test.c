@@ -813,6 +813,7 @@ static void descriptor_is_readable_when_step_would_not_wait(void **state)
 	struct rig *r = *state;
 	const int fd = spr_collector_fd(r->c);
 
+	r->c->doze_ns = 0; /* armed as soon as a step returns */
 	assert_true(fd >= 0);
 	assert_int_equal(spr_collector_fd(r->c), fd);
 	assert_int_equal(settle(r, fd), 0);
@@ -828,6 +829,25 @@ static void descriptor_is_readable_when_step_would_not_wait(void **state)
 	assert_int_equal(spr_collector_step(r->c, -1), 0);
 	assert_int_equal(settle(r, fd), 0);
 	assert_int_equal(r->a->n_missed, 0);
+}
+
+static void descriptor_after_a_burst_dozes_and_is_not_rung(void **state)
+{
+	struct rig *r = *state;
+	const int fd = spr_collector_fd(r->c);
+
+	r->c->doze_ns = SPR_NEVER;
+	settle(r, fd);
+	fake_commit(r->a, 0);
+	assert_int_equal(readable(fd, 5000), 1);
+	assert_int_equal(spr_collector_step(r->c, 0), 1);
+	const unsigned arms = r->a->n_arms;
+	for (int i = 0; i < 20; i++) {
+		fake_commit(r->a, 0);
+		assert_int_equal(readable(fd, 5000), 1); /* by its timer */
+		assert_int_equal(spr_collector_step(r->c, 0), 1);
+	}
+	assert_int_equal(r->a->n_arms, arms);
 }
 
 static void descriptor_asked_for_late_knows_what_is_there(void **state)
@@ -859,6 +879,7 @@ static void descriptor_works_edge_triggered(void **state)
 	const int outer = epoll_create1(EPOLL_CLOEXEC);
 	struct epoll_event event = { .events = EPOLLIN | EPOLLET };
 
+	r->c->doze_ns = 0;
 	assert_int_equal(epoll_ctl(outer, EPOLL_CTL_ADD, fd, &event), 0);
 	while (epoll_wait(outer, &event, 1, 0) == 1) /* the first step is due: its tend */
 		assert_int_equal(spr_collector_step(r->c, 0), 0);
@@ -1086,6 +1107,7 @@ static void wakes_of_a_later_thread_are_never_lost(void **state)
 	struct stress s = { r->a, test_long() ? 300000 : 5000, test_seed() };
 	struct later l;
 
+	r->c->doze_ns = 0;
 	/* Armed while this process has no second thread, as far as the waiter allows. */
 	const int fd = spr_collector_fd(r->c);
 	later(&l, commit_with_gaps, &s);
@@ -1132,6 +1154,7 @@ static const struct CMUnitTest cases[] = {
 	CASE(descriptors_are_heard_in_a_flood),
 	CASE(bell_reads_files_on_disk_and_in_memory),
 	CASE(descriptor_is_readable_when_step_would_not_wait),
+	CASE(descriptor_after_a_burst_dozes_and_is_not_rung),
 	CASE(descriptor_asked_for_late_knows_what_is_there),
 	CASE(descriptor_works_edge_triggered),
 	CASE(descriptor_is_readable_at_the_times_step_would_wake),
