@@ -350,7 +350,8 @@ static int open_by_rules(uint64_t want_bytes, char *path, size_t room)
 	base_open(&bases[1], "/tmp");
 	base_open(&bases[2], getenv("TMPDIR"));
 	fd = rules_open(bases, 3, want_bytes, path, room, base_folder);
-	if (fd < 0)
+	/* Without descriptors or memory another name would only be left behind. */
+	if (fd < 0 && fd != -EMFILE && fd != -ENFILE && fd != -ENOMEM)
 		fd = rules_open(bases, 3, want_bytes, path, room, base_other_folder);
 	for (int i = 0; i < 3; i++) {
 		if (bases[i].fd >= 0)
