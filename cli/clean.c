@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* clean.c - `sparring clean`: removes what dead recordings of this user left behind. */
+#include <dirent.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -27,9 +28,9 @@ static const char help[] =
 	"Exit status: 0; 64 wrong usage; 73 something could not be removed.\n";
 
 struct sweep {
-	const char *path;
-	bool        quiet;
-	int         n_removed;
+	char path[PATH_MAX]; /* of the place that is swept */
+	bool quiet;
+	int  n_removed;
 };
 
 static void say_removed(void *arg, const char *name)
@@ -44,22 +45,55 @@ static void say_removed(void *arg, const char *name)
 /* A place that is not there needs no cleaning, and must not be made for it. */
 static int sweep_folder(const char *folder, struct sweep *sweep)
 {
-	char path[PATH_MAX];
 	struct stat st;
 
 	if (lstat(folder, &st))
 		return 0;
-	const int place = spr_place_open(folder, 0, path, sizeof(path));
+	const int place = spr_place_open(folder, 0, sweep->path, sizeof(sweep->path));
 	if (place < 0) {
-		spr_cli_say("%s: %s", spr_cli_shown(folder), spr_cli_shown(spr_error_text()));
+		spr_cli_say("%s", spr_cli_shown(spr_error_text()));
 		return place;
 	}
-	sweep->path = path;
 	const int removed = spr_place_sweep(place, say_removed, sweep);
 	close(place);
 	if (removed < 0)
 		spr_cli_say("%s: %s", spr_cli_shown(folder), strerror(-removed));
 	return removed < 0 ? removed : 0;
+}
+
+/* "sparring-UID", and the names that are taken where somebody else sits on that one. */
+static bool is_place(const char *name, const char *ours)
+{
+	const size_t n = strlen(ours);
+
+	if (strncmp(name, ours, n))
+		return false;
+	return !name[n] || (name[n] == '-' && strspn(name + n + 1, "0123456789abcdef") == 16 &&
+	                    !name[n + 17]);
+}
+
+static int sweep_parent(const char *parent, struct sweep *sweep)
+{
+	char folder[PATH_MAX], ours[32];
+	DIR *listed = parent && *parent ? opendir(parent) : NULL;
+	struct stat st;
+	int worst = 0;
+
+	snprintf(ours, sizeof(ours), "sparring-%u", (unsigned)geteuid());
+	for (struct dirent *e; listed && (e = readdir(listed));) {
+		if (!is_place(e->d_name, ours) ||
+		    snprintf(folder, sizeof(folder), "%s/%s", parent, e->d_name) >= PATH_MAX ||
+		    lstat(folder, &st) || !S_ISDIR(st.st_mode) || st.st_uid != geteuid())
+			continue; /* who sits on our name has his reasons, and nothing of ours */
+		const int err = sweep_folder(folder, sweep);
+		worst = worst ? worst : err;
+		/* Of these one is kept; the others go when they are empty. */
+		if (strcmp(e->d_name, ours) && !rmdir(folder))
+			say_removed(sweep, "");
+	}
+	if (listed)
+		closedir(listed);
+	return worst;
 }
 
 static int sweep_all(bool quiet)
@@ -72,14 +106,7 @@ static int sweep_all(bool quiet)
 	if (own && *own)
 		worst = sweep_folder(own, &sweep);
 	for (size_t i = 0; i < sizeof(parents) / sizeof(parents[0]); i++) {
-		char folder[PATH_MAX];
-
-		if (!parents[i] || !*parents[i])
-			continue;
-		const int n = snprintf(folder, sizeof(folder), "%s/sparring-%u", parents[i],
-		                       (unsigned)geteuid());
-		const int err = n < (int)sizeof(folder) ? sweep_folder(folder, &sweep)
-		                                        : -ENAMETOOLONG;
+		const int err = sweep_parent(parents[i], &sweep);
 		worst = worst ? worst : err;
 	}
 	if (!quiet && !sweep.n_removed)

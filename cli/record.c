@@ -270,10 +270,14 @@ static int run_target(const struct record *r, struct spr_cli_session *s, struct 
 	const uint64_t now_ns = spr_clock_monotonic_ns();
 	const int err = spr_cli_target_start(t, argv, env, &r->opt.user);
 
-	if (err) {
+	if (err)
 		spr_cli_session_drop(s);
-		return could_not_execute(argv[0], err);
+	if (err && t->pid < 0) {
+		spr_cli_say("cannot start a process: %s", strerror(-err));
+		return SPR_CLI_FAILED;
 	}
+	if (err)
+		return could_not_execute(argv[0], err);
 	find_program(s->exe, sizeof(s->exe), argv[0], X_OK);
 	spr_cli_watch_root(s->watch, t->pid, now_ns, s->exe);
 	spr_cli_session_run(s, t);

@@ -45,7 +45,8 @@ struct spr_cli_target {
 
 /* Take over the signals: before threads are made. */
 int spr_cli_target_prepare(struct spr_cli_target *t);
-/* Start it. 0, or the -errno with which it could not be executed. */
+/* Start it. 0, or the -errno with which it could not be executed; t->pid is -1 if there was no
+ * process to try. */
 int spr_cli_target_start(struct spr_cli_target *t, char **argv, char **env,
                          const struct spr_cli_user *user);
 /* t->signals is readable: wait, forward, stop and go on with the target. */
