@@ -63,6 +63,15 @@ SPR_HIDE const struct spr_spy_row *spr_spy_row_by_nr(long nr);
 #define SPR_SPY_SCRATCHES    16u
 #define SPR_SPY_SCRATCH      4096u
 
+#define SPR_SPY_FDS 16u
+
+struct spr_spy_fd { /* what directory a descriptor was open on: files_fd.c */
+	_Atomic uint32_t seq; /* odd: being written; 0: empty. [FD] */
+	uint32_t         renames, n;
+	uint64_t         dev, ino, proved_at;
+	char             text[256 - 40];
+};
+
 /* Wiped in a forked child (which so knows that it is new), shared by a vfork child. */
 struct spr_spy_page {
 	_Atomic uint32_t pid; /* whose page it is; 0: a new process, which has to say so */
@@ -74,7 +83,9 @@ struct spr_spy_page {
 	_Atomic uint32_t cwd_apart;   /* threads have working directories of their own: keep none */
 	_Atomic uint32_t scratches;   /* bit n: scratch n is in use */
 	uint32_t         cwd_bytes;
+	_Atomic uint32_t renames;     /* made by this process */
 	_Alignas(4096) char cwd[4096];
+	struct spr_spy_fd fd[SPR_SPY_FDS];
 	char scratch[SPR_SPY_SCRATCHES][SPR_SPY_SCRATCH];
 };
 
@@ -157,6 +168,10 @@ SPR_HIDE void spr_spy_scratch_drop(struct spr_spy *spy, char *scratch);
 /* Write it out; false: the working directory changed meanwhile, find it again. */
 SPR_HIDE bool spr_spy_path_write(const struct spr_spy *spy, const struct spr_spy_path *p,
                                  char *out);
+
+/* The directory that fd is open on, from memory and proved: bytes in text; 0: ask. */
+SPR_HIDE uint32_t spr_spy_fd_text(struct spr_spy *spy, int fd, char *text, size_t room);
+SPR_HIDE void spr_spy_fd_keep(struct spr_spy *spy, int fd, const char *text, uint32_t n);
 
 /* The working directory is about to change, has (perhaps) changed. */
 SPR_HIDE void spr_spy_cwd_moves(struct spr_spy *spy);

@@ -27,6 +27,8 @@ static long watched(const struct spr_spy_row *row, long a, long b, long c, long 
 		return spr_spy_call(row, a, b, c, d, e, f);
 	spr_spy_note(spy, &mark, row, arg);
 	ret = spr_spy_call(row, a, b, c, d, e, f);
+	if (row->access == SPR_RENAME)
+		spr_add_relaxed(&spy->page->renames, 1);
 	if (row->way == SPR_WAY_PTR ? ret == 0 : (int)ret == -1)
 		spr_spy_failed(spy, &mark, errno);
 	return ret;
@@ -179,6 +181,8 @@ static long syscall_watched(const struct spr_spy_row *row, syscall_fn next, long
 	else if (spy)
 		special_note(spy, nr, arg[0]);
 	ret = next(nr, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
+	if (spy && row && row->access == SPR_RENAME)
+		spr_add_relaxed(&spy->page->renames, 1);
 	if (spy && ret == -1)
 		spr_spy_failed(spy, &mark, errno);
 	return ret;

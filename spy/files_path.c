@@ -193,12 +193,11 @@ static void path_cwd(struct spr_spy *spy, struct spr_spy_path *p, bool fresh)
 		p->dir_bytes = 0;
 }
 
-/* "/proc/thread-self/fd/7" (a thread may have a table of its own) says what is open there. Where
- * it cannot be asked, that name itself is the honest answer. */
-static void path_fd(struct spr_spy *spy, struct spr_spy_path *p, int fd)
+/* "/proc/thread-self/fd/7" (a thread may have a table of its own). */
+static uint32_t fd_link(char *link, int fd)
 {
 	static const char proc[] = "/proc/thread-self/fd/";
-	char link[sizeof(proc) + 12], digits[12];
+	char digits[12];
 	uint32_t n = 0, at = sizeof(proc) - 1;
 	uint32_t left = fd < 0 ? 0u - (uint32_t)fd : (uint32_t)fd;
 
@@ -211,13 +210,31 @@ static void path_fd(struct spr_spy *spy, struct spr_spy_path *p, int fd)
 	while (n)
 		link[at++] = digits[--n];
 	link[at] = '\0';
+	return at;
+}
+
+/* Where it cannot be known, the link's own name is the honest answer. */
+static void path_fd(struct spr_spy *spy, struct spr_spy_path *p, int fd)
+{
+	char link[40];
+	uint32_t n;
+
+	p->dir = p->small;
+	if (!spr_load_relaxed(&spy->confined)) {
+		p->dir_bytes = spr_spy_fd_text(spy, fd, p->small, sizeof(p->small));
+		if (p->dir_bytes)
+			return;
+	}
+	n = fd_link(link, fd);
 	if (!spr_load_relaxed(&spy->confined))
 		path_ask(spy, p, ask_link, link);
-	if (!p->dir_bytes) {
+	if (p->dir_bytes) {
+		spr_spy_fd_keep(spy, fd, p->dir, p->dir_bytes);
+	} else {
 		p->root_bytes = 0;
 		p->dir = p->small;
-		p->dir_bytes = at;
-		memcpy(p->small, link, at);
+		p->dir_bytes = n;
+		memcpy(p->small, link, n);
 	}
 }
 

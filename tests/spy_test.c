@@ -179,6 +179,37 @@ static void a_thread_with_its_own_directory_is_asked_each_time(void **state)
 	spied_drop(s);
 }
 
+static void a_descriptors_directory_is_what_it_is_now(void **state)
+{
+	static const char *const where[] = { "d/1", "d/2", "e/3", "b/f/4", "a/5" };
+	struct spied *s = spied_run(FILES, "descriptors", folder);
+
+	(void)state;
+	spied_assert_well(s);
+	for (size_t i = 0; i < sizeof(where) / sizeof(where[0]); i++)
+		spied_assert_access(s, SPR_READ_FILE, "%s/%s", folder, where[i]);
+	spied_assert_access(s, SPR_READ_FILE, "/proc/thread-self/fd/999/6");
+	spied_drop(s);
+}
+
+static void pointers_the_kernel_refuses_harm_nobody(void **state)
+{
+	struct spied *s = spied_run(FILES, "bad-pointers");
+	size_t n_cut = 0, n_long = 0;
+
+	(void)state;
+	spied_assert_well(s);
+	for (size_t i = 0; i < s->n; i++) {
+		const size_t n = strlen(s->seen[i].path), m = sizeof(SPR_CUT_MARK) - 1;
+		n_cut += n > SPR_PATH_BYTES_MAX - 1 &&
+		         !strcmp(s->seen[i].path + n - m, SPR_CUT_MARK);
+		n_long += n >= 4000 && n < 9000;
+	}
+	assert_int_equal(n_cut, 1);
+	assert_int_equal(n_long, 2);
+	spied_drop(s);
+}
+
 static void paths_below_a_new_root_are_the_hosts(void **state)
 {
 	struct spied *s;
@@ -554,6 +585,8 @@ int main(void)
 		cmocka_unit_test(a_move_in_another_thread_never_makes_a_third_path),
 		cmocka_unit_test(a_vfork_child_that_moves_leaves_its_parent_where_it_was),
 		cmocka_unit_test(a_thread_with_its_own_directory_is_asked_each_time),
+		cmocka_unit_test(a_descriptors_directory_is_what_it_is_now),
+		cmocka_unit_test(pointers_the_kernel_refuses_harm_nobody),
 		cmocka_unit_test(paths_below_a_new_root_are_the_hosts),
 		cmocka_unit_test(a_forked_child_with_no_descriptor_left_is_seen),
 		cmocka_unit_test(a_target_may_close_everything),

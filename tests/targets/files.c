@@ -211,6 +211,50 @@ static int do_unshared_fs(void) /* DIR1 DIR2 */
 	return 0;
 }
 
+/* Descriptors whose directory is renamed, by us and by others, and whose number is used again. */
+static int do_descriptors(void) /* DIR with a/ and b/ */
+{
+	int d;
+	pid_t pid;
+
+	must(chdir(arg[0]) == 0 && mkdir("d", 0700) == 0);
+	d = open("d", O_RDONLY | O_DIRECTORY);
+	must(openat(d, "1", O_RDONLY) == -1 && openat(d, "2", O_RDONLY) == -1);
+	must(rename("d", "e") == 0 && openat(d, "3", O_RDONLY) == -1);
+	pid = fork();
+	if (pid == 0)
+		_exit(syscall(SYS_renameat2, AT_FDCWD, "e", AT_FDCWD, "b/f", 0) != 0);
+	wait_for(pid, 0);
+	usleep(50000);
+	must(openat(d, "4", O_RDONLY) == -1);
+	close(d);
+	must(open("a", O_RDONLY | O_DIRECTORY) == d);
+	must(openat(d, "5", O_RDONLY) == -1);
+	must(openat(999, "6", O_RDONLY) == -1 && errno == EBADF);
+	return 0;
+}
+
+static int do_bad_pointers(void)
+{
+	char *volatile none = NULL, *volatile bad = (char *)8, *volatile high = (char *)-4096;
+	static char path[40000];
+
+	must(open(none, O_RDONLY) == -1 && errno == EFAULT);
+	must(open(bad, O_RDONLY) == -1 && errno == EFAULT);
+	must(open(high, O_RDONLY) == -1 && errno == EFAULT);
+	must(rename("x", bad) == -1 && errno == EFAULT);
+	must(syscall(SYS_execve, bad, NULL, NULL) == -1 && errno == EFAULT);
+	memset(path, 'p', sizeof(path) - 1);
+	must(open(path, O_RDONLY) == -1 && errno == ENAMETOOLONG);
+	path[4000] = '\0';
+	must(open(path, O_RDONLY) == -1 && errno == ENAMETOOLONG);
+	path[0] = '/';
+	for (int i = 100; i < 4000; i += 100)
+		path[i] = '/';
+	must(open(path, O_RDONLY) == -1 && errno == ENOENT);
+	return 0;
+}
+
 static int do_chroot(void) /* DIR, with in/ */
 {
 	must(chdir("/") == 0);
@@ -698,6 +742,8 @@ static const struct {
 	{ "moves-in-threads", do_moves_in_threads },
 	{ "vfork-moves", do_vfork_moves },
 	{ "unshared-fs", do_unshared_fs },
+	{ "descriptors", do_descriptors },
+	{ "bad-pointers", do_bad_pointers },
 	{ "chroot", do_chroot },
 	{ "fork-closed", do_fork_closed },
 	{ "closes-all", do_closes_all },
