@@ -346,7 +346,7 @@ static void disk_filled_by_another_process_kills_nobody(void **state)
 	NEEDS_TMPFS();
 	opt.capacity_bytes = 64u << 20;
 	opt.stall_ms = 5;
-	for (uint32_t round = 0; round < test_count(12, 200); round++) {
+	for (uint32_t round = 0; round < test_count(4, 200); round++) {
 		struct rig r;
 		pid_t pids[4];
 
@@ -532,7 +532,7 @@ static int role_guarded_collector(struct rig *unused, uint32_t keep_kib)
 	/* Not collected before it is cut. */
 	while (waitpid(pid, &status, WNOHANG) != pid)
 		sleep_us(500);
-	for (int i = 0; i < 50; i++) {
+	for (int i = 0; i < 10; i++) {
 		n = spr_collector_step(r.c, 10);
 		if (n < 0 && n != -EPROTO && n != -EIO)
 			break;

@@ -167,7 +167,7 @@ static bool start_victim(struct rig *r, const struct window *w, uint32_t source,
 
 static void kill_in_window(const struct window *w, uint64_t *n_kills)
 {
-	const uint32_t n_most = test_count(24, 3000);
+	const uint32_t n_most = test_count(16, 3000);
 	uint64_t random = test_seed();
 	struct rig r;
 	pid_t pid;
@@ -237,8 +237,7 @@ static int role_full_victim(struct rig *r, uint32_t source)
 	p = attach_or_exit(r->address);
 	fill_it(r, p, source);
 	kill(getpid(), SIGTRAP);
-	for (int i = 0; i < 3; i++)
-		put_record(spr_writer_here(p), r->tally, source, 1000);
+	put_record(spr_writer_here(p), r->tally, source, 1000);
 	spr_store_relaxed(&r->tally->line[source].note[0], NOTE_DONE);
 	_exit(0);
 }
@@ -268,14 +267,14 @@ static void writer_killed_while_it_drops_is_counted(void **state)
 		TEST_SKIP("single steps under a sanitizer");
 	opt.capacity_bytes = 1u << 20;
 	opt.flags = SPR_DROP;
-	for (uint64_t k = 0; more; k += 1 + test_random(&random) % (test_long() ? 3 : 300)) {
+	for (uint64_t k = 0; more; k += 1 + test_random(&random) % (test_long() ? 3 : 200)) {
 		struct rig r;
 
 		rig_open(&r, RIG_EMBEDDED, &opt, 1);
 		more = kill_role_at(role_full_victim, &r, k, NULL);
 		rig_finish(&r);
 		rig_expect_exact_after_kills(&r);
-		/* The first -EAGAIN was before the window; of the three in it one is in question.
+		/* The first -EAGAIN was before the window; of the one in it nobody knows.
 		 */
 		const uint64_t dropped = spr_load_relaxed(&r.tally->line[0].dropped);
 		assert_true(r.stats.lost == dropped || r.stats.lost == dropped + 1);
@@ -417,11 +416,13 @@ static int role_flood(struct rig *r, uint32_t source)
 	}
 	if (source % 8 == 6 && fork() == 0)
 		_exit(0);
-	for (;;) {
+	for (uint32_t i = 0;; i++) {
 		const uint32_t bytes = 24 +
 		                       (uint32_t)(test_random(&random) % (source % 2 ? 100 : 2000));
 
 		put_record(spr_writer_here(here.p), r->tally, source, bytes);
+		if (i % 64 == 63)
+			sched_yield();
 	}
 }
 
@@ -440,7 +441,7 @@ static void random_kills_under_load_keep_every_sum(void **state)
 	for (uint32_t i = 0; i < n_at_once; i++)
 		pids[i] = spawn(role_flood, &r, i + 1);
 	for (uint32_t next = n_at_once; next < n_kills + n_at_once && !r.check.n_faults; next++) {
-		const uint64_t until_ns = test_now_ns() + test_random(&random) % 600000;
+		const uint64_t until_ns = test_now_ns() + test_random(&random) % 300000;
 		const uint32_t victim = next % n_at_once;
 
 		do

@@ -99,7 +99,7 @@ static void claim_that_races_a_seal_is_delivered_or_refused(void **state)
 	uint64_t random = test_seed(), n_delivered = 0, n_sealed_first = 0;
 	(void)state;
 
-	for (uint32_t round = 0; round < test_count(300, 5000); round++) {
+	for (uint32_t round = 0; round < test_count(150, 5000); round++) {
 		struct rig r;
 		pid_t pids[2];
 
@@ -188,7 +188,7 @@ static int role_bursts(struct rig *r, uint32_t source)
 	spr_producer *p = attach_or_exit(r->address);
 	uint64_t random = source * 77 + 1;
 
-	for (uint32_t i = 0; i < test_count(250, 20000); i++) {
+	for (uint32_t i = 0; i < test_count(120, 20000); i++) {
 		const uint64_t pause_us = test_random(&random) % (i % 8 == 0 ? 45000 : 300);
 
 		for (uint32_t k = test_random(&random) % 4; k-- > 0;)

@@ -162,6 +162,9 @@ static int role_no_trace(struct rig *r, uint32_t arg)
 	struct sigaction old[65], new;
 	uint32_t n_before, n_after, n_tasks;
 	sigset_t mask, mask_after;
+
+	memset(&mask, 0, sizeof(mask)); /* the kernel fills 8 bytes of it */
+	memset(&mask_after, 0, sizeof(mask_after));
 	(void)arg;
 
 	/* The test program's own, the channel's among them. */
