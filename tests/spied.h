@@ -155,10 +155,10 @@ static inline void spied_start(const char *const *argv, char **env, int out)
 	_exit(127);
 }
 
-/* extra: more lines of environment, or NULL. */
-static inline struct spied *spied_run_in(const char *const *extra, const char *const *argv)
+/* opt: a channel's options, kinds aside. extra: more lines of environment, or NULL. */
+static inline struct spied *spied_run_with(struct spr_channel_options opt,
+                                           const char *const *extra, const char *const *argv)
 {
-	struct spr_channel_options opt = SPR_CHANNEL_OPTIONS_INIT;
 	struct spied *s = calloc(1, sizeof(*s));
 	char *base[8] = { NULL }, path[] = "PATH=/usr/bin:/bin";
 	char name[] = "/tmp/spied.XXXXXX", **env;
@@ -198,6 +198,11 @@ static inline struct spied *spied_run_in(const char *const *extra, const char *c
 	if (getenv("SPIED_VERBOSE"))
 		print_message("%s: %zu records, status %#x\n%s", argv[0], s->n, s->status, s->out);
 	return s;
+}
+
+static inline struct spied *spied_run_in(const char *const *extra, const char *const *argv)
+{
+	return spied_run_with((struct spr_channel_options)SPR_CHANNEL_OPTIONS_INIT, extra, argv);
 }
 
 #define spied_run(...) spied_run_in(NULL, (const char *const[]){ __VA_ARGS__, NULL })

@@ -572,6 +572,123 @@ static void without_a_channel_the_library_does_nothing(void **state)
 	free(bare);
 }
 
+/* --- Two recordings, none any more, one that is full --- */
+
+/* The lines that a recorder gives to its target. */
+static char **lines_of(spr_channel *ch)
+{
+	char *none[] = { NULL }, **env;
+
+	assert_int_equal(spr_spy_environment(&env, none, spr_channel_address(ch), NULL), 0);
+	return env;
+}
+
+static spr_channel *channel(void)
+{
+	struct spr_channel_options opt = SPR_CHANNEL_OPTIONS_INIT;
+	spr_channel *ch;
+
+	opt.kinds = spr_kinds_files;
+	opt.n_kinds = 3;
+	assert_int_equal(spr_channel_open(&ch, "ring:", &opt), 0);
+	return ch;
+}
+
+static void a_recording_inside_a_recording_shows_both_the_same(void **state)
+{
+	const char *const argv[] = { FILES, "execs", "execve-empty", FILES, "ends", NULL };
+	spr_channel *outer = channel();
+	char **env = lines_of(outer);
+	struct spied *s = spied_run_in((const char *const *)env, argv);
+	struct spr_stats stats = SPR_STATS_INIT;
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/atexit");
+	assert_int_equal(spr_channel_seal(outer), 0);
+	assert_int_equal(spr_channel_stats(outer, &stats), 0);
+	assert_int_equal(stats.delivered, s->n);
+	assert_int_equal(stats.lost, 0);
+	spr_channel_close(outer);
+	free(env);
+	spied_drop(s);
+}
+
+static void an_environment_that_outlives_its_recording_does_nothing(void **state)
+{
+	const char *const argv[] = { FILES, "execs", "spawn", FILES, "ends", NULL };
+	spr_channel *ch = channel();
+	char **env = lines_of(ch), name[] = "/tmp/spied.XXXXXX", *text;
+	const int out = mkstemp(name);
+	int status;
+	pid_t pid;
+
+	(void)state;
+	for (unsigned sealed = 0; sealed < 2; sealed++) {
+		if (sealed == 0)
+			assert_int_equal(spr_channel_seal(ch), 0);
+		else
+			spr_channel_close(ch);
+		pid = fork();
+		if (pid == 0)
+			spied_start(argv, env, out);
+		assert_int_equal(waitpid(pid, &status, 0), pid);
+		assert_int_equal(status, 0);
+	}
+	text = test_file_read(name, NULL);
+	assert_string_equal(text, "");
+	unlink(name);
+	close(out);
+	free(text);
+	free(env);
+}
+
+static void what_does_not_fit_is_counted_exactly(void **state)
+{
+	struct spr_channel_options opt = SPR_CHANNEL_OPTIONS_INIT;
+	const char *const argv[] = { FILES, "many", "/dev/null", "100000", NULL };
+	struct spied *s;
+
+	(void)state;
+	opt.capacity_bytes = 1 << 20;
+	opt.flags = SPR_DROP;
+	s = spied_run_with(opt, NULL, argv);
+	assert_int_equal(s->status, 0);
+	/* Start, the constructor's open and its result, the destructor's too where they fitted. */
+	assert_true(s->stats.lost > 50000);
+	assert_int_equal(s->stats.written, s->n + s->stats.lost);
+	assert_in_range(s->stats.written, 100000 + 4, 100000 + 5);
+	spied_drop(s);
+}
+
+static void a_setuid_program_is_named_where_it_gains_rights(void **state)
+{
+	struct spied *s;
+	struct stat st;
+
+	(void)state;
+	if (stat("/bin/su", &st) < 0 || !(st.st_mode & S_ISUID) || st.st_uid != 0)
+		TEST_SKIP("no setuid /bin/su here");
+	s = spied_run("/bin/sh", "-c", "/bin/su --version >/dev/null; :");
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_BLIND, "setuid"), geteuid() != 0);
+	assert_int_equal(spied_unanswered(s), geteuid() != 0);
+	spied_drop(s);
+}
+
+static void new_namespaces_are_named(void **state)
+{
+	struct spied *s;
+
+	(void)state;
+	if (geteuid() != 0)
+		TEST_SKIP("unshare -m is for root");
+	s = spied_run("/usr/bin/unshare", "-m", FILES, "nothing");
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_BLIND, "mount namespace"), 1);
+	spied_drop(s);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -609,6 +726,11 @@ int main(void)
 		cmocka_unit_test(a_limit_on_file_sizes_harms_nobody),
 		cmocka_unit_test(a_plain_child_leaves_no_blind_spot),
 		cmocka_unit_test(without_a_channel_the_library_does_nothing),
+		cmocka_unit_test(a_recording_inside_a_recording_shows_both_the_same),
+		cmocka_unit_test(an_environment_that_outlives_its_recording_does_nothing),
+		cmocka_unit_test(what_does_not_fit_is_counted_exactly),
+		cmocka_unit_test(a_setuid_program_is_named_where_it_gains_rights),
+		cmocka_unit_test(new_namespaces_are_named),
 	};
 	int failed;
 
