@@ -306,16 +306,33 @@ static char **target_environment(const struct record *r, const struct spr_cli_se
 	return env;
 }
 
-static int record_target(struct record *r, char **argv)
+static int record_prepared(struct record *r, struct spr_cli_target *t,
+                           const struct spr_cli_part *part, char **argv)
 {
 	struct spr_cli_session session;
+	const int status = spr_cli_session_open(&session, &r->opt, part);
+
+	if (status != SPR_CLI_OK)
+		return status;
+	char **env = target_environment(r, &session);
+	if (!env) {
+		spr_cli_session_drop(&session);
+		return SPR_CLI_FAILED;
+	}
+	const int answer = run_target(r, &session, t, argv, env);
+	free(env);
+	return answer;
+}
+
+static int record_target(struct record *r, char **argv)
+{
+	const struct spr_cli_user *user = &r->opt.user;
 	struct spr_cli_target target;
 	struct spr_cli_part part;
 
 	if (spr_cli_user_find(&r->opt.user, r->user))
 		return SPR_CLI_FAILED;
 	/* First of all: to open a pipe is to wait for its reader, and ^C should end that. */
-	const struct spr_cli_user *user = &r->opt.user;
 	if (spr_cli_part_open(&part, r->opt.out, user->other ? user->uid : (uid_t)-1, user->gid))
 		return SPR_CLI_NO_OUTPUT;
 	const int err = spr_cli_target_prepare(&target);
@@ -324,17 +341,9 @@ static int record_target(struct record *r, char **argv)
 		spr_cli_part_drop(&part);
 		return SPR_CLI_FAILED;
 	}
-	const int status = spr_cli_session_open(&session, &r->opt, &part);
-	if (status != SPR_CLI_OK)
-		return status;
-	char **env = target_environment(r, &session);
-	if (!env) {
-		spr_cli_session_drop(&session);
-		return SPR_CLI_FAILED;
-	}
-	const int answer = run_target(r, &session, &target, argv, env);
-	free(env);
-	return answer;
+	const int status = record_prepared(r, &target, &part, argv);
+	spr_cli_target_close(&target);
+	return status;
 }
 
 static int record_run(const struct spr_cli_command *self, int argc, char **argv)

@@ -104,11 +104,15 @@ int spr_cli_target_prepare(struct spr_cli_target *t)
 	/* Whoever starts us with SIGCHLD ignored would have our child reaped behind our back. */
 	sigaction(SIGCHLD, &plain, &t->child);
 	t->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-	return t->signals < 0 ? -errno : 0;
+	if (t->signals < 0)
+		return -errno;
+	spr_cli_canary_open(&t->canary, &set);
+	return 0;
 }
 
 void spr_cli_target_close(struct spr_cli_target *t)
 {
+	spr_cli_canary_close(&t->canary);
 	if (t->signals < 0)
 		return;
 	close(t->signals);
@@ -246,13 +250,14 @@ static bool is_one_of_us(pid_t pid)
 	return false;
 }
 
-static void forward(const struct spr_cli_target *t, int signal, const struct signalfd_siginfo *info)
+static void forward(struct spr_cli_target *t, int signal, const struct signalfd_siginfo *info)
 {
 	/* The kernel's own (the terminal's ^C, a lost line, a new size) go to the whole group, the
 	 * target among it; and a shell's fg has woken the target already. */
 	if (info->ssi_code == SI_KERNEL || (signal == SIGCONT && !t->stopped))
 		return;
-	if (is_one_of_us((pid_t)info->ssi_pid))
+	if (is_one_of_us((pid_t)info->ssi_pid) ||
+	    spr_cli_canary_heard(&t->canary, signal, (pid_t)info->ssi_pid))
 		return;
 	kill(t->pid, signal);
 }

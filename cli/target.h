@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <sys/types.h>
 
+#include "cli/canary.h"
+
 #define SPR_CLI_GROUPS_MAX 256
 
 /* Whom the target runs as. */
@@ -41,6 +43,7 @@ struct spr_cli_target {
 	int              n_impatient; /* signals that came after it had ended */
 	sigset_t         mask;    /* as we got it */
 	struct sigaction child;   /* SIGCHLD as we got it */
+	struct spr_cli_canary canary;
 };
 
 /* Take over the signals: before threads are made. */

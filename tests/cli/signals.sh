@@ -21,6 +21,16 @@ kill $!
 wait $!
 echo "=> $?"
 "$SPARRING" verdict sparring.spr | sed -n 1,2p
+# One to the whole group reaches the target by itself, and not once more.
+rm -f ready got
+setsid env --default-signal=INT,QUIT "$SPARRING" record -q -- sh -c '
+	trap "echo TERM >>got" TERM
+	: >ready
+	while [ ! -e got ]; do sleep 0.02; done; sleep 0.3; exit 8' &
+wait_for ready
+kill -TERM -- -$!
+wait $!
+echo "=> $? after $(tr '\n' ' ' <got)"
 # What the target sends to its parent is not meant for itself.
 "$SPARRING" record -q -- sh -c 'kill -TERM $PPID; sleep 0.1; exit 5'
 echo "=> $?"
