@@ -100,6 +100,7 @@
 
 #define SPR_RING_CLASSES     4u
 #define SPR_RING_SLOTS       4096u
+#define SPR_RING_ALLOWANCE   6u /* class-3 segments, at most */
 #define SPR_RING_HINTS       32u
 #define SPR_RING_SEG0_MAX    8192u
 #define SPR_RING_SEG1_MAX    1024u

@@ -28,7 +28,6 @@
 #define CAPACITY_DEFAULT (1ull << 30)
 #define CAPACITY_LEAST   (512ull << 10)
 #define READY_AT_OPEN    32u /* first segments that cost their writers no call */
-#define ALLOWANCE        6u  /* x 256 KiB: about the L2 */
 
 uint64_t spr_shm_ring_test_skip;
 
@@ -214,7 +213,7 @@ static int header_write(struct spr_ring *r, const struct spr_ring_config *config
 	spr_clock_init(&h->clock[0]);
 	h->clock[1] = r->clock = h->clock[0];
 	spr_store_release(&h->clock_idx, 0); /* [CLOCK] */
-	spr_store_relaxed(&h->allowance, ALLOWANCE);
+	spr_store_relaxed(&h->allowance, SPR_RING_ALLOWANCE);
 	err = first_pages(r);
 	memcpy(h->magic, SPR_RING_MAGIC, sizeof(h->magic));
 	return err;

@@ -104,6 +104,7 @@ struct spr_ring_lane {
 	uint64_t lost;
 	uint32_t next_ordinal;
 	uint32_t head; /* segment index + 1, by ordinal */
+	uint32_t claimed_pass; /* it was seen with a segment that holds nothing yet */
 	uint32_t idle_pass; /* its last segment went in this pass; 0: it has one */
 	bool     working, begun, ending, resync;
 	struct spr_ring_lane *next;      /* in its hash chain */
@@ -150,6 +151,7 @@ struct spr_ring {
 	uint64_t written_gone, lost_gone, delivered, delivered_bytes, malformed;
 	uint64_t wakes, wakes_missed;
 	uint32_t n_writers;
+	uint32_t n_flooding; /* lanes whose open segment is of the largest class, this pass */
 	/* tending */
 	uint64_t probe_due_ns, activity, activity_seen;
 	uint64_t deaths, orphans_due_ns;

@@ -15,6 +15,8 @@
 #include "base/sys.h"
 #include "shm/ring.h"
 
+#define ALLOWANCE_ALL 16u /* x 256 KiB in flight, of all who flood together */
+
 /* --- Ranges -------------------------------------------------------------------------------------
  */
 
@@ -392,7 +394,7 @@ static bool segment_empty(struct spr_ring *r, uint32_t segment, struct spr_ring_
 	 */
 	lane = lane_find(r, seg->owner, spr_load_relaxed(&desc->writer_id));
 	if (lane)
-		lane->idle_pass = r->pass;
+		lane->claimed_pass = lane->idle_pass = r->pass;
 	return false;
 }
 
@@ -433,6 +435,8 @@ static void segment_look(struct spr_ring *r, uint32_t segment)
 		segment_identify(r, segment, desc);
 	if (seg->lane && (seg->upto > seg->taken || seg->finished))
 		lane_work(r, seg->lane);
+	if (!seg->closed && segment >= r->geometry.first[SPR_RING_CLASSES - 1])
+		r->n_flooding++;
 }
 
 /* Calls each for every segment whose bit is set, until it says stop. */
@@ -678,7 +682,9 @@ static int lanes_end(struct spr_ring *r, const struct spr_ring_taker *taker)
 		} else {
 			lane->end_next = left;
 			left = lane;
-			r->look_again = true;
+			/* One that has claimed will commit, and ring; no need to look for it. */
+			if (lane->claimed_pass != r->pass)
+				r->look_again = true;
 		}
 	}
 	r->ending = left;
@@ -699,6 +705,16 @@ static void space_publish(struct spr_ring *r)
 	}
 }
 
+/* What is in flight should stay in the cache, whatever the number of those who flood. */
+static void allowance_share(struct spr_ring *r)
+{
+	const uint32_t share = r->n_flooding ? ALLOWANCE_ALL / r->n_flooding : SPR_RING_ALLOWANCE;
+
+	spr_store_relaxed(&r->header->allowance, share < 1                    ? 1
+	                                         : share > SPR_RING_ALLOWANCE ? SPR_RING_ALLOWANCE
+	                                                                      : share);
+}
+
 int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, uint64_t *n_records)
 {
 	const uint64_t malformed = r->malformed;
@@ -711,6 +727,7 @@ int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, u
 	sealed = r->sealed;
 	r->pass++;
 	r->look_again = r->deferred = false;
+	r->n_flooding = 0;
 	spr_shm_ring_settle(r, taker);
 	inuse_each(r, look_each, NULL);
 	while (r->work) {
@@ -720,7 +737,10 @@ int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, u
 		lane->working = false;
 		if (!err)
 			err = lane_drain(r, lane, taker, n_records);
+		space_publish(
+			r); /* not at the end: a pass over eight full lanes takes a millisecond */
 	}
+	allowance_share(r);
 	gone_err = lanes_end(r, taker);
 	err = err ? err : gone_err;
 	if (err)

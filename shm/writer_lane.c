@@ -351,24 +351,37 @@ static bool within_allowance(const spr_writer *w, const struct spr_lane *lane)
 	return waiting < (allowance ? allowance : 1);
 }
 
-/* Wait until the collector publishes room, for up to ns. */
-static void space_wait(spr_writer *w, struct spr_lane *lane, uint32_t need, uint64_t ns)
+/* Sleep until the collector publishes room, somebody's, for up to ns. */
+static void space_sleep(spr_writer *w, struct spr_lane *lane, uint32_t need, uint64_t ns)
 {
 	struct spr_ring_header *header = w->producer->header;
 	const struct timespec timeout = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
-	uint32_t space;
+	const uint32_t space = spr_load_relaxed(&header->space);
+
+	spr_store_release(&header->waiters, 1); /* [SPACE] */
+	spr_full_fence(); /* [SPACE] */
+	if (room_here(lane, need))
+		return;
+	spr_sys(SYS_futex, &header->space, FUTEX_WAIT, space, &timeout);
+}
+
+/* Beyond the allowance the collector is given a while to catch up before the file grows. All who
+ * wait are woken for anybody's room, most of them in vain: then the while is not over. */
+static void growth_wait(spr_writer *w, struct spr_lane *lane, uint32_t need)
+{
+	uint64_t now, until;
 
 	for (uint32_t i = 0; i < 32; i++) {
 		if (room_here(lane, need))
 			return;
 		spr_cpu_relax();
 	}
-	space = spr_load_relaxed(&header->space);
-	spr_store_release(&header->waiters, 1); /* [SPACE] */
-	spr_full_fence(); /* [SPACE] */
-	if (room_here(lane, need))
-		return;
-	spr_sys(SYS_futex, &header->space, FUTEX_WAIT, space, &timeout);
+	now = spr_clock_monotonic_ns();
+	until = now + GROW_WAIT_NS;
+	while (now < until && !room_here(lane, need) && !within_allowance(w, lane)) {
+		space_sleep(w, lane, need, until - now);
+		now = spr_clock_monotonic_ns();
+	}
 }
 
 /* Its owner's lock is free: nobody will make room any more. Unknown counts as alive. */
@@ -407,7 +420,7 @@ static int lane_stall(spr_writer *w, struct spr_lane *lane, uint32_t need, uint3
 
 		if (!for_ever && (uint64_t)lane->stall_left_us * 1000 < ns)
 			ns = (uint64_t)lane->stall_left_us * 1000;
-		space_wait(w, lane, need, ns);
+		space_sleep(w, lane, need, ns);
 		us = (uint32_t)((spr_clock_monotonic_ns() - from) / 1000) + 1;
 		lane->stall_left_us -= us < lane->stall_left_us ? us : lane->stall_left_us;
 		if (room_here(lane, need))
@@ -447,7 +460,7 @@ static int room_make(spr_writer *w, struct spr_lane *lane, uint32_t need)
 		/* Not again for each record when there was nothing to be had the last time. */
 		if (present && !lane->full && want == SPR_RING_CLASSES - 1 && cls >= least &&
 		    !spr_load_relaxed(&p->confined) && !within_allowance(w, lane)) {
-			space_wait(w, lane, need, GROW_WAIT_NS);
+			growth_wait(w, lane, need);
 			if (room_here(lane, need))
 				return 0;
 		}
