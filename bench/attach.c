@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/ring_carrier.h"
@@ -66,14 +65,6 @@ static int clients_run(const struct attach_plan *plan, const char *where)
 	return err;
 }
 
-static double now_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e6 + (double)t.tv_nsec / 1e3;
-}
-
 /* In a process beside the collector's, or the collector's own CPU time would be theirs. */
 static pid_t clients_start(const struct attach_plan *plan, struct spr_bench_rig *rig,
                            const char *where)
@@ -82,10 +73,10 @@ static pid_t clients_start(const struct attach_plan *plan, struct spr_bench_rig 
 
 	if (pid)
 		return pid;
-	const double from = now_us();
+	const double from = spr_bench_now_ns();
 	const int err = clients_run(plan, where);
 
-	rig->wall_ns = 1e3 * (now_us() - from);
+	rig->wall_ns = spr_bench_now_ns() - from;
 	if (err)
 		spr_store_relaxed(&rig->err, err);
 	spr_store_release(&rig->n_done, 1u); /* [DONE] */
@@ -110,10 +101,10 @@ static int left_look(struct spr_bench_rig *rig, double *figures)
 {
 	struct spr_bench_ring *ring = rig->reader;
 	struct spr_stats stats = SPR_STATS_INIT;
-	const double until = now_us() + 400e3;
+	const double until = spr_bench_now_ns() + 400e6;
 	int err = 0;
 
-	while (now_us() < until && err >= 0)
+	while (spr_bench_now_ns() < until && err >= 0)
 		err = (int)spr_collector_step(ring->collector, 50);
 	if (err >= 0)
 		err = spr_channel_stats(ring->channel, &stats);

@@ -4,7 +4,6 @@
  * memory given back, and how much stays.
  */
 #include <errno.h>
-#include <time.h>
 
 #include <sys/statvfs.h>
 
@@ -20,14 +19,6 @@ static const struct spr_bench_figure figures_[] = {
 	{ "resident_kib", "KiB resident after" },
 	{ "give_back_ms", "ms until below 16 MiB" },
 };
-
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
 
 /* Nobody reads until everything has been written: then a collector comes. */
 static int late_read(struct spr_bench_rig *rig)
@@ -45,7 +36,7 @@ static int late_read(struct spr_bench_rig *rig)
 			return err;
 		spr_bench_ring_resident(rig);
 		rig->late_cpu_ns = spr_bench_cpu_ns();
-		rig->late_ms = now_ms();
+		rig->late_ms = spr_bench_now_ns() / 1e6;
 	}
 	return spr_bench_ring_read(rig);
 }
@@ -53,19 +44,20 @@ static int late_read(struct spr_bench_rig *rig)
 /* Wait for the holes: until below 16 MiB, then half a second more for what is left. */
 static int late_close(struct spr_bench_rig *rig)
 {
-	const double from = now_ms();
+	const double from = spr_bench_now_ns() / 1e6;
 	double below = 0;
 	int err = 0;
 
 	rig->late_cpu_ns = spr_bench_cpu_ns() - rig->late_cpu_ns;
-	while (!err && now_ms() - from < 20000 && (below == 0 || now_ms() - below < 500)) {
+	while (!err && spr_bench_now_ns() / 1e6 - from < 20000 &&
+	       (below == 0 || spr_bench_now_ns() / 1e6 - below < 500)) {
 		struct spr_bench_ring *ring = rig->reader;
 		const int64_t n = spr_collector_step(ring->collector, 20);
 
 		err = n < 0 ? (int)n : 0;
 		rig->left_bytes = spr_bench_ring_resident(rig);
 		if (below == 0 && rig->left_bytes < 16u << 20)
-			below = now_ms();
+			below = spr_bench_now_ns() / 1e6;
 	}
 	rig->late_ms = below - rig->late_ms;
 	return err ? err : spr_bench_ring_close(rig);

@@ -66,6 +66,14 @@ void spr_bench_pin(unsigned idx, bool must)
 	sched_setaffinity(0, sizeof(set), &set);
 }
 
+double spr_bench_now_ns(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
+}
+
 const char *spr_bench_dir(void)
 {
 	return here.dir;

@@ -69,6 +69,9 @@ int spr_bench_say(int err, const char *format, ...) __attribute__((format(printf
 /* With --pin, or must: to CPU idx modulo the CPUs there are. Else nothing. */
 void spr_bench_pin(unsigned idx, bool must);
 
+/* CLOCK_MONOTONIC. */
+double spr_bench_now_ns(void);
+
 /* The program's own path, to find its neighbours in build/. */
 const char *spr_bench_dir(void);
 

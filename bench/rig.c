@@ -31,14 +31,6 @@ static double thread_cpu_ns(void)
 	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-static double wall_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
-
 void spr_bench_sleep_us(uint32_t us)
 {
 	const struct timespec t = { us / 1000000, (long)(us % 1000000) * 1000 };
@@ -56,11 +48,11 @@ double spr_bench_ns_per_tick(void)
 	static double ns_per_tick;
 
 	if (ns_per_tick == 0) {
-		const double ns = wall_ns();
+		const double ns = spr_bench_now_ns();
 		const uint64_t ticks = spr_clock_ticks();
 
 		spr_bench_sleep_us(5000);
-		ns_per_tick = (wall_ns() - ns) / (double)(spr_clock_ticks() - ticks);
+		ns_per_tick = (spr_bench_now_ns() - ns) / (double)(spr_clock_ticks() - ticks);
 	}
 	return ns_per_tick;
 }
@@ -115,11 +107,11 @@ static void writer_run(struct spr_bench_rig *rig, unsigned idx)
 	while (!spr_load_acquire(&rig->go)) /* [GO] */
 		spr_bench_sleep_us(50);
 	cpu = thread_cpu_ns();
-	wall = wall_ns();
+	wall = spr_bench_now_ns();
 	if (!err)
 		err = bursts_write(rig, idx);
 	rig->writer[idx].cpu_ns = thread_cpu_ns() - cpu;
-	rig->writer[idx].wall_ns = wall_ns() - wall;
+	rig->writer[idx].wall_ns = spr_bench_now_ns() - wall;
 	if (err)
 		spr_cas_relaxed(&rig->err, &none, err);
 	spr_add_acq_rel(&rig->n_done, 1u); /* [DONE] */
@@ -177,7 +169,7 @@ static int writers_start(struct spr_bench_rig *rig, pid_t *pids)
 static int all_read(struct spr_bench_rig *rig, uint64_t want)
 {
 	const double cpu = spr_bench_cpu_ns();
-	const double wall = wall_ns();
+	const double wall = spr_bench_now_ns();
 	int err = 0;
 
 	rig->start_tick = spr_clock_ticks();
@@ -185,7 +177,7 @@ static int all_read(struct spr_bench_rig *rig, uint64_t want)
 	while (!err && rig->n_read < want && !rig->plan->carrier->alone &&
 	       !spr_load_relaxed(&rig->err))
 		err = rig->plan->carrier->read(rig);
-	rig->wall_ns = wall_ns() - wall;
+	rig->wall_ns = spr_bench_now_ns() - wall;
 	rig->read_cpu_ns = spr_bench_cpu_ns() - cpu;
 	while (!err && spr_load_acquire(&rig->n_done) < rig->plan->writers) /* [DONE] */
 		spr_bench_sleep_us(50);

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <sparring/sparring.h>
@@ -32,14 +31,6 @@ static const struct spr_bench_figure figures_[] = {
 	{ "records", "records in the trace" },
 };
 
-static double now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e3 + (double)t.tv_nsec / 1e6;
-}
-
 static const char *folder(void)
 {
 	return spr_bench_tmpfs() ? spr_bench_tmpfs() : spr_bench_disk();
@@ -49,7 +40,7 @@ static const char *folder(void)
 static double command_run(char *const args[], char *const env[], const char *out)
 {
 	posix_spawn_file_actions_t files;
-	const double from = now_ms();
+	const double from = spr_bench_now_ns() / 1e6;
 	int status, err;
 	pid_t pid;
 
@@ -62,7 +53,7 @@ static double command_run(char *const args[], char *const env[], const char *out
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
 		return spr_bench_say(-1, "%s ... %s: ended with status %#x", args[0], args[1],
 		                     (unsigned)status);
-	return now_ms() - from;
+	return spr_bench_now_ns() / 1e6 - from;
 }
 
 /* Records of one kind ("file") in which the target's work shows: those that name `path`. */

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "bench/ring_carrier.h"
@@ -50,14 +49,6 @@ struct trace { /* rig->shared of the reader's process */
 	int             fd;
 	char            path[PATH_MAX];
 };
-
-static double now_ns(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
-}
 
 static int trace_open(struct trace *trace)
 {
@@ -178,7 +169,7 @@ static int path_close(struct spr_bench_rig *rig)
 {
 	struct spr_bench_ring *ring = rig->reader;
 	struct trace *trace = rig->shared;
-	const double from = now_ns(), cpu = spr_bench_cpu_ns();
+	const double from = spr_bench_now_ns(), cpu = spr_bench_cpu_ns();
 	int err = spr_channel_seal(ring->channel);
 	int64_t n = 0;
 
@@ -192,7 +183,7 @@ static int path_close(struct spr_bench_rig *rig)
 	ring->collector = NULL;
 	if (!err)
 		err = spr_encoder_close(trace->encoder, NULL);
-	rig->wall_ns += now_ns() - from;
+	rig->wall_ns += spr_bench_now_ns() - from;
 	rig->read_cpu_ns += spr_bench_cpu_ns() - cpu;
 	rig->left_bytes = trace_bytes(trace);
 	if (!err)
@@ -289,12 +280,12 @@ static int encoder_measure(const struct spr_bench_arm *arm, double *figures)
 			                       .flags = SPR_HAS_ID };
 	}
 	err = trace_open(trace);
-	from = now_ns();
+	from = spr_bench_now_ns();
 	cpu = spr_bench_cpu_ns();
 	for (uint64_t i = 0; i < TRACE_RECORDS && !err; i += 4096)
 		err = spr_encoder_put(trace->encoder, recs + i, 4096, NULL, NULL);
 	err = err ? err : spr_encoder_close(trace->encoder, NULL);
-	figures[TRACE_MREC] = 1e3 * TRACE_RECORDS / (now_ns() - from);
+	figures[TRACE_MREC] = 1e3 * TRACE_RECORDS / (spr_bench_now_ns() - from);
 	figures[TRACE_CPU_NS] = (spr_bench_cpu_ns() - cpu) / TRACE_RECORDS;
 	figures[TRACE_BYTES] = (double)trace_bytes(trace) / TRACE_RECORDS;
 	trace_remove(trace);
