@@ -7,13 +7,17 @@
  *   SPARRING_CHANNEL  the channels' addresses, one a line (a recording inside a recording has two)
  *   SPARRING_PRELOAD  what stands in LD_PRELOAD for us
  *   SPARRING_SPY      options, by commas
- * An environment that has all of it is passed on as it is, the usual case.
+ * An environment that has all of it is passed on as it is, the usual case. Where the library is out
+ * of the new program's reach it is taken out of LD_PRELOAD.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "spy/files.h"
+#include "spy/program.h"
 
 /* Our lines "NAME=value", copied when we attached (the original lies in memory that programs write
  * their titles into), one behind the other so that a process touches one page for them. */
@@ -132,10 +136,35 @@ static bool has_channels(const char *theirs)
 	return true;
 }
 
+/* Will the loader find the library, from where this process stands? After a chroot, in another mount
+ * namespace or with fewer rights it may not, and would say so on the program's stderr. */
+static bool library_is_there(const struct spr_spy *spy)
+{
+	static const char dirs[][24] = { SPR_LIB_DIRS };
+	const char *text = ours(PRELOAD), *lib = strstr(text, "$LIB");
+	char path[512];
+
+	if (spr_load_relaxed(&spy->confined) || strlen(text) + sizeof(dirs[0]) > sizeof(path))
+		return true;
+	if (!lib)
+		return spr_sys(SYS_faccessat, AT_FDCWD, text, R_OK) == 0;
+	for (unsigned i = 0; i < sizeof(dirs) / sizeof(dirs[0]); i++) {
+		const size_t head = (size_t)(lib - text), n = strlen(dirs[i]);
+
+		memcpy(path, text, head);
+		memcpy(path + head, dirs[i], n);
+		memcpy(path + head + n, lib + 4, strlen(lib + 4) + 1);
+		if (spr_sys(SYS_faccessat, AT_FDCWD, path, R_OK) == 0)
+			return true;
+	}
+	return false;
+}
+
 /* What an entry of the program's environment becomes. */
-enum fate { STAYS, DROPS, GROWS };
+enum fate { STAYS, DROPS, GROWS, SHRINKS };
 
 struct plan {
+	bool   away; /* the library cannot be loaded: it is not asked for */
 	size_t n, n_ours, text_bytes;
 	bool   has_preload, has_channel, has_ours, has_options;
 };
@@ -146,6 +175,8 @@ static enum fate entry_fate(const char *entry, struct plan *plan)
 
 	if (entry[0] == 'L' && (value = entry_value(entry, "LD_PRELOAD="))) {
 		plan->has_preload = true;
+		if (plan->away)
+			return list_has(value, ours(PRELOAD), " :") ? SHRINKS : STAYS;
 		return list_has(value, ours(PRELOAD), " :") ? STAYS : GROWS;
 	}
 	if (strncmp(entry, "SPARRING_", 9) != 0)
@@ -167,14 +198,16 @@ static enum fate entry_fate(const char *entry, struct plan *plan)
 
 size_t spr_spy_env_bytes(const struct spr_spy *spy, char *const *envp)
 {
-	struct plan plan = { 0 };
+	struct plan plan = { .away = !library_is_there(spy) };
 	bool as_it_is = envp != NULL;
 
-	(void)spy;
+	plan.has_preload = plan.away; /* or none is needed */
 	for (; envp && envp[plan.n]; plan.n++) {
 		const enum fate fate = entry_fate(envp[plan.n], &plan);
 
 		as_it_is = as_it_is && fate == STAYS;
+		if (fate == SHRINKS)
+			plan.text_bytes += strlen(envp[plan.n]) + 1;
 		if (fate == GROWS)
 			plan.text_bytes += strlen(envp[plan.n]) + 2 +
 			                   strlen(envp[plan.n][0] == 'L' ? lines[PRELOAD]
@@ -202,13 +235,37 @@ static char *entry_grow(char **text, const char *entry, char separator, const ch
 	return start;
 }
 
+/* "LD_PRELOAD=" without our word, at *text, which moves on; NULL if nothing is left. */
+static char *entry_shrink(char **text, const char *entry)
+{
+	const char *word = entry_value(entry, "LD_PRELOAD=");
+	char *start = *text, *at = start + (word - entry);
+
+	memcpy(start, entry, (size_t)(word - entry));
+	while (*word) {
+		const size_t n = strcspn(word, " :");
+
+		if (n != strlen(ours(PRELOAD)) || memcmp(word, ours(PRELOAD), n) != 0) {
+			memcpy(at, word, n);
+			at += n;
+			*at++ = ':';
+		}
+		word += n + (word[n] != '\0');
+	}
+	if (at[-1] == '=')
+		return NULL;
+	at[-1] = '\0';
+	*text = at;
+	return start;
+}
+
 char *const *spr_spy_env_make(const struct spr_spy *spy, char *const *envp, void *room)
 {
-	struct plan plan = { 0 };
+	struct plan plan = { .away = !library_is_there(spy) };
 	char **out = room;
 	char *text;
 
-	(void)spy;
+	plan.has_preload = plan.away;
 	while (envp && envp[plan.n])
 		plan.n++;
 	text = (char *)(out + plan.n + 5);
@@ -217,6 +274,8 @@ char *const *spr_spy_env_make(const struct spr_spy *spy, char *const *envp, void
 
 		if (fate == STAYS)
 			*out++ = *envp;
+		else if (fate == SHRINKS && (*out = entry_shrink(&text, *envp)))
+			out++;
 		else if (fate == GROWS && (*envp)[0] == 'L')
 			*out++ = entry_grow(&text, *envp, ':', ours(PRELOAD));
 		else if (fate == GROWS)

@@ -9,6 +9,13 @@
 
 #include <stdbool.h>
 
+/* What loaders put for $LIB in LD_PRELOAD, for programs of our class. */
+#if defined(__x86_64__)
+#define SPR_LIB_DIRS "lib/x86_64-linux-gnu", "lib64", "lib"
+#elif defined(__aarch64__)
+#define SPR_LIB_DIRS "lib/aarch64-linux-gnu", "lib64", "lib"
+#endif
+
 enum spr_spy_program_kind {
 	SPR_SPY_PROGRAM_UNKNOWN,      /* cannot be read, or neither a program nor a script */
 	SPR_SPY_PROGRAM_DYNAMIC,      /* the loader reads LD_PRELOAD */

@@ -12,16 +12,11 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "spy/program.h"
 
 /* The loader puts its own directory name for $LIB ("lib/x86_64-linux-gnu", "lib64", "lib"). */
 #define LIBRARY "libsparring-files.so"
-static const char *const lib_dirs[] = {
-#if defined(__x86_64__)
-	"lib/x86_64-linux-gnu", "lib64", "lib",
-#elif defined(__aarch64__)
-	"lib/aarch64-linux-gnu", "lib64", "lib",
-#endif
-};
+static const char *const lib_dirs[] = { SPR_LIB_DIRS };
 #define N_LIB_DIRS (sizeof(lib_dirs) / sizeof(lib_dirs[0]))
 
 /* Can the loader map it? A file system mounted noexec refuses, and every program of the target
