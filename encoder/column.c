@@ -227,7 +227,7 @@ bool spr_column_ints_put(struct spr_vec *out, const struct spr_ints *c)
 		if (c->n)
 			memcpy(body, c->values, c->width);
 	} else if (codec != SPR_CODEC_RAW) {
-		if (codec == SPR_CODEC_DELTA_BY_SOURCE && c->n_sources)
+		if (codec == SPR_CODEC_DELTA_BY_SOURCE && c->states)
 			memset(c->states, 0, c->n_sources * sizeof(*c->states));
 		end = codec_put(body, body + raw_bytes, c, codec);
 	}
@@ -273,7 +273,7 @@ int spr_cursor_open(struct spr_cursor *c, const uint8_t **at, const uint8_t *end
 	c->codec = head[0];
 	c->width = head[1];
 	c->left = spr_get32(head + 4);
-	c->next = c->n_block = 0;
+	c->next = c->n_ready = 0;
 	c->last = 0;
 	c->states = NULL;
 	c->by_source = c->codec == SPR_CODEC_DELTA_BY_SOURCE;
@@ -328,7 +328,7 @@ static int varints_get(struct spr_cursor *c, uint32_t n)
 			v = c->last = (c->last + v) & c->mask;
 		else if (c->codec == SPR_CODEC_VARINT && v > c->mask)
 			return -EBADMSG;
-		c->block[i] = v;
+		c->ready[i] = v;
 	}
 	c->at = at;
 	return 0;
@@ -343,10 +343,10 @@ int spr_cursor_refill(struct spr_cursor *c)
 		return -EBADMSG;
 	if (c->codec == SPR_CODEC_CONST) {
 		for (uint32_t i = 0; i < n; i++)
-			c->block[i] = c->last;
+			c->ready[i] = c->last;
 	} else if (c->codec == SPR_CODEC_RAW) {
 		for (uint32_t i = 0; i < n; i++)
-			c->block[i] = value_at(c->at, c->width, i);
+			c->ready[i] = value_at(c->at, c->width, i);
 		c->at += (size_t)n * c->width;
 	} else {
 		err = varints_get(c, n);
@@ -354,7 +354,7 @@ int spr_cursor_refill(struct spr_cursor *c)
 	if (err)
 		return err;
 	c->left -= n;
-	c->n_block = n;
+	c->n_ready = n;
 	c->next = 0;
 	return 0;
 }

@@ -46,11 +46,11 @@ struct spr_cursor {
 	uint64_t       last;  /* CONST, DELTA */
 	uint64_t       mask;  /* of width bytes */
 	uint32_t       left;  /* values not yet in the block */
-	uint32_t       next, n_block;
+	uint32_t       next, n_ready;
 	uint8_t        codec, width;
 	bool           by_source;
 	uint64_t      *states; /* DELTA_BY_SOURCE: for each source its last value; not owned */
-	uint64_t       block[SPR_BLOCK_VALUES];
+	uint64_t       ready[SPR_BLOCK_VALUES];
 };
 
 /* Takes a column of integers from *at (to at most end) and steps over it. width: what it must be,
@@ -63,13 +63,13 @@ int spr_cursor_refill(struct spr_cursor *c); /* -EBADMSG */
 /* The next value; source: of its record (DELTA_BY_SOURCE; < the frame's n_sources). */
 static inline int spr_cursor_next(struct spr_cursor *c, uint32_t source, uint64_t *out)
 {
-	if (__builtin_expect(c->next == c->n_block, 0)) {
+	if (__builtin_expect(c->next == c->n_ready, 0)) {
 		const int err = spr_cursor_refill(c);
 
 		if (err)
 			return err;
 	}
-	*out = c->block[c->next++];
+	*out = c->ready[c->next++];
 	if (c->by_source) {
 		*out = (c->states[source] + *out) & c->mask;
 		c->states[source] = *out;
@@ -79,7 +79,7 @@ static inline int spr_cursor_next(struct spr_cursor *c, uint32_t source, uint64_
 
 static inline uint32_t spr_cursor_left(const struct spr_cursor *c)
 {
-	return c->left + (c->n_block - c->next);
+	return c->left + (c->n_ready - c->next);
 }
 
 #endif /* SPR_ENCODER_COLUMN_H */

@@ -302,38 +302,38 @@ static void room_wait(spr_encoder *e)
 
 /* Under lock; there is room. Small things wake nobody: a worker that is awake finds them, and much
  * of them is worth a wake. */
-static void event_push(spr_encoder *e, const struct spr_event *ev)
+static void input_push(spr_encoder *e, const struct spr_input *in)
 {
-	e->events[e->head++ % SPR_EVENTS] = *ev;
-	e->n_waiting += ev->state == SPR_EVENT_WAITING;
-	e->n_unmerged += ev->n;
-	e->n_flight += ev->n;
-	e->n_bytes_flight += ev->n_bytes;
-	e->n_malformed += ev->state == SPR_EVENT_TAKEN ? ev->n_malformed : 0;
+	e->inputs[e->head++ % SPR_INPUTS] = *in;
+	e->n_waiting += in->state == SPR_INPUT_WAITING;
+	e->n_unmerged += in->n;
+	e->n_flight += in->n;
+	e->n_bytes_flight += in->n_bytes;
+	e->n_malformed += in->state == SPR_INPUT_TAKEN ? in->n_malformed : 0;
 	if (e->n_idle &&
-	    (ev->state == SPR_EVENT_WAITING || ev->type == SPR_EVENT_FLUSH ||
-	     e->n_unmerged >= e->frame_records / 2 || e->head - e->tail >= SPR_EVENTS / 2))
+	    (in->state == SPR_INPUT_WAITING || in->type == SPR_INPUT_FLUSH ||
+	     e->n_unmerged >= e->frame_records / 2 || e->head - e->tail >= SPR_INPUTS / 2))
 		pthread_cond_signal(&e->work);
 }
 
-/* What the feeder's own filler has gathered, as an event. */
-static struct spr_event feeder_event(spr_encoder *e)
+/* What the feeder's own filler has gathered, as an input. */
+static struct spr_input feeder_input(spr_encoder *e)
 {
-	struct spr_event ev = { .type = SPR_EVENT_RECORDS, .state = SPR_EVENT_TAKEN };
+	struct spr_input in = { .type = SPR_INPUT_RECORDS, .state = SPR_INPUT_TAKEN };
 
 	spr_filler_end(&e->feeder);
-	ev.first = e->feeder.first;
-	ev.last = e->feeder.last;
-	ev.n = e->feeder.n;
-	ev.n_bytes = e->feeder.n_bytes;
-	return ev;
+	in.first = e->feeder.first;
+	in.last = e->feeder.last;
+	in.n = e->feeder.n;
+	in.n_bytes = e->feeder.n_bytes;
+	return in;
 }
 
 /* Up to SPR_PART_RECORDS records of a put. */
 static int part_put(spr_encoder *e, const struct spr_record *recs, uint32_t n,
                     struct spr_loan *loan, bool lend)
 {
-	struct spr_event ev = { .type = SPR_EVENT_RECORDS, .state = SPR_EVENT_WAITING };
+	struct spr_input in = { .type = SPR_INPUT_RECORDS, .state = SPR_INPUT_WAITING };
 	uint64_t n_malformed = 0;
 	int err;
 
@@ -342,12 +342,12 @@ static int part_put(spr_encoder *e, const struct spr_record *recs, uint32_t n,
 		room_wait(e);
 	err = error_of(e);
 	if (!err && loan) {
-		ev.recs = recs;
-		ev.n_recs = n;
-		ev.loan = loan;
-		ev.lend = lend;
+		in.recs = recs;
+		in.n_recs = n;
+		in.loan = loan;
+		in.lend = lend;
 		spr_add_relaxed(&loan->refs, 1);
-		event_push(e, &ev);
+		input_push(e, &in);
 	}
 	pthread_mutex_unlock(&e->lock);
 	if (err || loan)
@@ -355,14 +355,14 @@ static int part_put(spr_encoder *e, const struct spr_record *recs, uint32_t n,
 	spr_filler_begin(&e->feeder, NULL);
 	for (uint32_t i = 0; i < n && !err; i++)
 		err = spr_encoder_record_fill(e, &e->feeder, &recs[i], NULL, 0, &n_malformed);
-	ev = feeder_event(e);
-	ev.n_malformed = n_malformed;
-	if (ev.last)
-		ev.last->ends_put = true;
+	in = feeder_input(e);
+	in.n_malformed = n_malformed;
+	if (in.last)
+		in.last->ends_put = true;
 	pthread_mutex_lock(&e->lock);
 	if (err)
 		spr_encoder_fail(e, err);
-	event_push(e, &ev);
+	input_push(e, &in);
 	err = error_of(e);
 	pthread_mutex_unlock(&e->lock);
 	return err;
@@ -396,8 +396,8 @@ SPR_API int spr_encoder_put(spr_encoder *e, const struct spr_record *recs, size_
 
 SPR_API int spr_encoder_tick(spr_encoder *e, uint64_t until_ns)
 {
-	const struct spr_event ev = { .type = SPR_EVENT_TICK,
-		                      .state = SPR_EVENT_TAKEN,
+	const struct spr_input in = { .type = SPR_INPUT_TICK,
+		                      .state = SPR_INPUT_TAKEN,
 		                      .until_ns = until_ns };
 	int err;
 
@@ -406,9 +406,9 @@ SPR_API int spr_encoder_tick(spr_encoder *e, uint64_t until_ns)
 	 */
 	while (spr_encoder_take_in(e, &e->feeder))
 		;
-	while (e->n_waiting || e->head - e->tail == SPR_EVENTS)
+	while (e->n_waiting || e->head - e->tail == SPR_INPUTS)
 		room_wait(e);
-	event_push(e, &ev);
+	input_push(e, &in);
 	err = error_of(e);
 	pthread_mutex_unlock(&e->lock);
 	return err;
@@ -424,11 +424,11 @@ static void all_wait(spr_encoder *e)
 
 static void flush(spr_encoder *e)
 {
-	const struct spr_event ev = { .type = SPR_EVENT_FLUSH, .state = SPR_EVENT_TAKEN };
+	const struct spr_input in = { .type = SPR_INPUT_FLUSH, .state = SPR_INPUT_TAKEN };
 
-	while (e->head - e->tail == SPR_EVENTS)
+	while (e->head - e->tail == SPR_INPUTS)
 		room_wait(e);
-	event_push(e, &ev);
+	input_push(e, &in);
 	all_wait(e);
 }
 
@@ -513,7 +513,7 @@ static int sink_put(void *arg, spr_batch *b)
 	spr_encoder *const e = s->encoder;
 	const spr_channel *const ch = spr_batch_channel(b);
 	const struct spr_kind_map *map;
-	struct spr_event ev;
+	struct spr_input in;
 	struct spr_record rec;
 	uint64_t n_malformed = 0;
 	int got = 1, err = room_check(s);
@@ -531,23 +531,23 @@ static int sink_put(void *arg, spr_batch *b)
 		err = spr_encoder_record_fill(e, &e->feeder, &rec, map, s->writer_base,
 		                              &n_malformed);
 	}
-	ev = feeder_event(e);
-	ev.n_malformed = n_malformed;
+	in = feeder_input(e);
+	in.n_malformed = n_malformed;
 	if (got > 0 && !err) {
-		ev.state = SPR_EVENT_WAITING;
-		ev.batch = b;
-		ev.map = map;
-		ev.writer_base = s->writer_base;
-	} else if (ev.last) {
-		ev.last->ends_put = true;
+		in.state = SPR_INPUT_WAITING;
+		in.batch = b;
+		in.map = map;
+		in.writer_base = s->writer_base;
+	} else if (in.last) {
+		in.last->ends_put = true;
 	}
 	pthread_mutex_lock(&e->lock);
 	if (err)
 		spr_encoder_fail(e, err);
-	event_push(e, &ev);
+	input_push(e, &in);
 	err = error_of(e);
 	pthread_mutex_unlock(&e->lock);
-	if (ev.state == SPR_EVENT_WAITING)
+	if (in.state == SPR_INPUT_WAITING)
 		return 1; /* an error is told at the next put: this batch is kept */
 	return err ? err : got < 0 ? got : 0;
 }

@@ -24,7 +24,7 @@ void spr_encoder_fail(spr_encoder *e, int err)
 bool spr_encoder_is_behind(const spr_encoder *e)
 {
 	return e->n_waiting > 2 * e->n_workers + 2 || e->n_flight >= e->records_most ||
-	       e->n_bytes_flight >= e->bytes_most || e->head - e->tail > SPR_EVENTS - 8;
+	       e->n_bytes_flight >= e->bytes_most || e->head - e->tail > SPR_INPUTS - 8;
 }
 
 /* Something has been given back: whoever waits for room may look again. */
@@ -64,79 +64,79 @@ int spr_encoder_record_fill(const spr_encoder *e, struct spr_filler *f,
 	return spr_filler_put(f, rec, kind, writer_base + rec->writer);
 }
 
-static int batch_fill(const spr_encoder *e, struct spr_filler *f, struct spr_event *ev)
+static int batch_fill(const spr_encoder *e, struct spr_filler *f, struct spr_input *in)
 {
 	struct spr_record rec;
 	int err = 0;
 
-	while (!err && spr_batch_next(ev->batch, &rec) > 0)
-		err = spr_encoder_record_fill(e, f, &rec, ev->map, ev->writer_base,
-		                              &ev->n_malformed);
+	while (!err && spr_batch_next(in->batch, &rec) > 0)
+		err = spr_encoder_record_fill(e, f, &rec, in->map, in->writer_base,
+		                              &in->n_malformed);
 	return err;
 }
 
-static int array_fill(const spr_encoder *e, struct spr_filler *f, struct spr_event *ev)
+static int array_fill(const spr_encoder *e, struct spr_filler *f, struct spr_input *in)
 {
 	int err = 0;
 
-	for (uint32_t i = 0; i < ev->n_recs && !err; i++)
-		err = spr_encoder_record_fill(e, f, &ev->recs[i], NULL, 0, &ev->n_malformed);
+	for (uint32_t i = 0; i < in->n_recs && !err; i++)
+		err = spr_encoder_record_fill(e, f, &in->recs[i], NULL, 0, &in->n_malformed);
 	return err;
 }
 
 /* Without the lock. On failure what was filled so far is kept: it is given back with the rest. */
-static int event_fill(const spr_encoder *e, struct spr_filler *f, struct spr_event *ev, bool failed)
+static int input_fill(const spr_encoder *e, struct spr_filler *f, struct spr_input *in, bool failed)
 {
 	int err = 0;
 
-	spr_filler_begin(f, ev->lend ? ev->loan : NULL);
+	spr_filler_begin(f, in->lend ? in->loan : NULL);
 	if (!failed)
-		err = ev->batch ? batch_fill(e, f, ev) : array_fill(e, f, ev);
+		err = in->batch ? batch_fill(e, f, in) : array_fill(e, f, in);
 	spr_filler_end(f);
-	if (ev->lend)
+	if (in->lend)
 		spr_filler_close(f); /* the last record of a chunk gives it back */
-	if (ev->batch)
-		spr_batch_release(ev->batch);
-	if (ev->loan)
-		spr_loan_give(ev->loan);
+	if (in->batch)
+		spr_batch_release(in->batch);
+	if (in->loan)
+		spr_loan_give(in->loan);
 	if (f->first) {
-		if (ev->last)
-			ev->last->next = f->first;
+		if (in->last)
+			in->last->next = f->first;
 		else
-			ev->first = f->first;
-		ev->last = f->last;
+			in->first = f->first;
+		in->last = f->last;
 	}
-	if (ev->last)
-		ev->last->ends_put = true;
+	if (in->last)
+		in->last->ends_put = true;
 	return err;
 }
 
 bool spr_encoder_take_in(spr_encoder *e, struct spr_filler *f)
 {
-	struct spr_event *ev;
+	struct spr_input *in;
 	bool failed;
 	int err;
 
 	while (e->next_take < e->head &&
-	       e->events[e->next_take % SPR_EVENTS].state != SPR_EVENT_WAITING)
+	       e->inputs[e->next_take % SPR_INPUTS].state != SPR_INPUT_WAITING)
 		e->next_take++;
 	if (e->next_take == e->head)
 		return false;
-	ev = &e->events[e->next_take++ % SPR_EVENTS];
-	ev->state = SPR_EVENT_TAKING;
+	in = &e->inputs[e->next_take++ % SPR_INPUTS];
+	in->state = SPR_INPUT_TAKING;
 	failed = e->err;
 	pthread_mutex_unlock(&e->lock);
-	err = event_fill(e, f, ev, failed);
+	err = input_fill(e, f, in, failed);
 	pthread_mutex_lock(&e->lock);
 	if (err)
 		spr_encoder_fail(e, err);
-	ev->n += f->n;
+	in->n += f->n;
 	e->n_flight += f->n;
 	e->n_bytes_flight += f->n_bytes;
 	e->n_unmerged += f->n;
-	e->n_malformed += ev->n_malformed;
+	e->n_malformed += in->n_malformed;
 	e->n_waiting--;
-	ev->state = SPR_EVENT_TAKEN;
+	in->state = SPR_INPUT_TAKEN;
 	room_tell(e);
 	return true;
 }
@@ -154,27 +154,27 @@ void spr_encoder_runs_give(struct spr_run *runs)
 	}
 }
 
-/* The next event's records or what it asks for. */
-static int event_next(spr_encoder *e)
+/* The next input's records or what it asks for. */
+static int input_next(spr_encoder *e)
 {
-	struct spr_event ev;
+	struct spr_input in;
 	bool failed;
 
 	pthread_mutex_lock(&e->lock);
-	ev = e->events[e->tail++ % SPR_EVENTS];
-	e->n_unmerged -= ev.n;
-	e->has_lent |= ev.lend;
+	in = e->inputs[e->tail++ % SPR_INPUTS];
+	e->n_unmerged -= in.n;
+	e->has_lent |= in.lend;
 	failed = e->err;
 	pthread_mutex_unlock(&e->lock);
 	if (failed) {
-		spr_encoder_runs_give(ev.first);
+		spr_encoder_runs_give(in.first);
 		return 0;
 	}
-	if (ev.type == SPR_EVENT_TICK)
-		return spr_window_tick(&e->window, ev.until_ns);
-	if (ev.type == SPR_EVENT_FLUSH)
+	if (in.type == SPR_INPUT_TICK)
+		return spr_window_tick(&e->window, in.until_ns);
+	if (in.type == SPR_INPUT_FLUSH)
 		return spr_window_flush(&e->window);
-	e->runs = ev.first;
+	e->runs = in.first;
 	return 0;
 }
 
@@ -198,7 +198,7 @@ static bool frame_cut(spr_encoder *e)
 }
 
 /* One step, without the lock: cut a frame, or put a put's runs into the window, or begin the next
- * event. */
+ * input. */
 static int window_step(spr_encoder *e)
 {
 	int err = 0;
@@ -208,7 +208,7 @@ static int window_step(spr_encoder *e)
 		return 0;
 	}
 	if (!e->runs)
-		return event_next(e);
+		return input_next(e);
 	while (e->runs && e->window.cut == SPR_CUT_NONE && !err) {
 		struct spr_run *const run = e->runs;
 
@@ -228,7 +228,7 @@ static bool job_window(spr_encoder *e)
 		if (e->frames[e->cut % e->n_frames].state != SPR_FRAME_FREE)
 			return false;
 	} else if (!e->runs && (e->tail == e->head ||
-	                        e->events[e->tail % SPR_EVENTS].state != SPR_EVENT_TAKEN)) {
+	                        e->inputs[e->tail % SPR_INPUTS].state != SPR_INPUT_TAKEN)) {
 		return false;
 	}
 	e->merging = true;

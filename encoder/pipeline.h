@@ -3,12 +3,12 @@
  * pipeline.h - inside an encoder.
  *
  *   put, tick, sync      workers, whichever has time                        the fd
- *   feeder ---events---> take in ---> window: merge, cut ---> encode ---> write
+ *   feeder ---inputs---> take in ---> window: merge, cut ---> encode ---> write
  *           (ring, in                 (one at a time,        (side by     (one at a time,
  *            order)                    in order)              side)        in order)
  *
- * An event is taken in (its records copied, its batch released) by any thread in any order; all
- * else happens in the order of the events, so the output is a function of them. Nothing here waits
+ * An input is taken in (its records copied, its batch released) by any thread in any order; all
+ * else happens in the order of the inputs, so the output is a function of them. Nothing here waits
  * for the feeder, and the feeder waits only for workers: no cycle. An error is kept once and turns
  * every later step into giving back.
  */
@@ -20,25 +20,25 @@
 #include "encoder/form.h"
 #include "encoder/window.h"
 
-#define SPR_EVENTS        1024u
+#define SPR_INPUTS        1024u
 #define SPR_WORKERS_MAX   256u
-#define SPR_PART_RECORDS  16384u /* spr_encoder_put() is cut into events of so many */
+#define SPR_PART_RECORDS  16384u /* spr_encoder_put() is cut into inputs of so many */
 #define SPR_INLINE_MOST   64u    /* a batch with no more is taken in by the feeder itself */
 #define SPR_LEND_LEAST    4096u  /* fewer records are copied even when they are lent */
 
-enum spr_event_type { SPR_EVENT_RECORDS, SPR_EVENT_TICK, SPR_EVENT_FLUSH };
-enum spr_event_state { SPR_EVENT_WAITING, SPR_EVENT_TAKING, SPR_EVENT_TAKEN };
+enum spr_input_type { SPR_INPUT_RECORDS, SPR_INPUT_TICK, SPR_INPUT_FLUSH };
+enum spr_input_state { SPR_INPUT_WAITING, SPR_INPUT_TAKING, SPR_INPUT_TAKEN };
 
-struct spr_event {
-	enum spr_event_type  type;
-	enum spr_event_state state; /* under lock */
+struct spr_input {
+	enum spr_input_type  type;
+	enum spr_input_state state; /* under lock */
 	/* Where records are still to be taken from: a batch, or a caller's array. */
 	spr_batch                 *batch;
 	const struct spr_kind_map *map; /* of its channel, while the batch is kept */
 	uint64_t                   writer_base;
 	const struct spr_record *recs;
 	uint32_t                 n_recs;
-	struct spr_loan         *loan; /* one reference is the event's */
+	struct spr_loan         *loan; /* one reference is the input's */
 	bool                     lend;
 	/* What has been taken. */
 	struct spr_run *first, *last;
@@ -101,10 +101,10 @@ struct spr_encoder {
 	pthread_cond_t  room; /* the feeder waits */
 
 	/* Under lock. */
-	struct spr_event events[SPR_EVENTS]; /* [tail, head); the feeder adds, the window takes */
+	struct spr_input inputs[SPR_INPUTS]; /* [tail, head); the feeder adds, the window takes */
 	uint64_t head, tail, next_take;
-	uint32_t n_waiting;                  /* events not yet TAKEN */
-	uint64_t n_unmerged;                 /* records in events, not yet in the window */
+	uint32_t n_waiting;                  /* inputs not yet TAKEN */
+	uint64_t n_unmerged;                 /* records in inputs, not yet in the window */
 	uint64_t n_flight, n_bytes_flight;   /* taken in and not yet encoded */
 	struct spr_pending_frame *frames;    /* frame i is frames[i % n_frames] */
 	uint64_t cut, encode, written;       /* next frame to be cut, encoded, written */
@@ -117,7 +117,7 @@ struct spr_encoder {
 
 	/* Whoever set `merging`. */
 	struct spr_window window;
-	struct spr_run   *runs; /* of the current event, not yet in the window */
+	struct spr_run   *runs; /* of the current input, not yet in the window */
 
 	/* Whoever set `writing`; afterwards spr_encoder_close(). */
 	struct spr_format_totals totals;
@@ -132,7 +132,7 @@ struct spr_encoder {
 /* pipeline.c; under lock unless said. */
 void spr_encoder_fail(spr_encoder *e, int err);
 bool spr_encoder_is_behind(const spr_encoder *e);
-/* One waiting event taken in by this thread; drops the lock meanwhile. false: none waits. */
+/* One waiting input taken in by this thread; drops the lock meanwhile. false: none waits. */
 bool spr_encoder_take_in(spr_encoder *e, struct spr_filler *f);
 void *spr_encoder_worker_main(void *arg); /* without the lock */
 /* A record into the open part of f; counts what is malformed. Without the lock. */

@@ -2,8 +2,9 @@
 /*
  * store.c - chunks and those who fill them.
  *
- * Pairs: [CHUNK] a reference dropped by the thread that encoded the records - the store's reuse.
- *        [LOAN]  a reference dropped by who encoded - done(), called by the last.
+ * Pairs:
+ *   CHUNK  a reference dropped by who encoded the records - the chunk's reuse, by the last
+ *   LOAN   a reference dropped by who encoded the records - done(), called by the last
  */
 #include "encoder/store.h"
 

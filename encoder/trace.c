@@ -29,7 +29,7 @@ struct keep {
 
 struct frame_entry {
 	struct spr_frame frame;
-	uint64_t         header_at, records_before, index;
+	uint64_t         header_at; /* of its trace */
 };
 
 struct spr_trace {
@@ -474,8 +474,6 @@ static int entry_add(struct spr_trace *t, const struct spr_item *item)
 			.first_ns = info->first_ns, .last_ns = info->last_ns,
 		},
 		.header_at = t->header_at,
-		.records_before = info->records_before,
-		.index = info->index,
 	};
 	return 0;
 }

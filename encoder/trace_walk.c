@@ -20,14 +20,16 @@
 #define AHEAD_BYTES   4096u /* of a file, at least so much at once */
 #define VERDICT_MOST  (8u + 92u + 16u * SPR_INFO_KINDS_MAX + 4u)
 
-/* --- Source ------------------------------------------------------------------------------------- */
+/* --- Source -------------------------------------------------------------------------------------
+ */
 
 static int64_t read_some(const struct spr_source *s, void *out, size_t n, uint64_t at)
 {
 	long got;
 
 	do {
-		got = s->can_seek ? spr_sys(SYS_pread64, s->fd, out, n, at) : spr_sys(SYS_read, s->fd, out, n);
+		got = s->can_seek ? spr_sys(SYS_pread64, s->fd, out, n, at)
+		                  : spr_sys(SYS_read, s->fd, out, n);
 	} while (got == -EINTR);
 	return got;
 }
@@ -94,7 +96,8 @@ int64_t spr_source_get(struct spr_source *s, uint64_t at, size_t n, const uint8_
 		if (ahead > w->n + STEP_BYTES)
 			ahead = w->n + STEP_BYTES;
 		if (!s->can_seek && ahead > n - w->n)
-			ahead = n - w->n; /* a pipe gives what it has: ask for no more than is needed */
+			ahead = n -
+			        w->n; /* a pipe gives what it has: ask for no more than is needed */
 		if (!spr_vec_reserve(w, ahead))
 			return -ENOMEM;
 		got = read_some(s, w->bytes + w->n, ahead, s->at + w->n);
@@ -118,7 +121,8 @@ bool spr_source_grows(const struct spr_source *s)
 	return !spr_sys(SYS_fcntl, s->fd, F_OFD_GETLK, &l) && l.l_type == F_WRLCK;
 }
 
-/* --- What the walk keeps of a trace -------------------------------------------------------------- */
+/* --- What the walk keeps of a trace --------------------------------------------------------------
+ */
 
 void spr_walk_close(struct spr_walk *w)
 {
@@ -153,7 +157,8 @@ static void trace_leave(struct spr_walk *w, bool has_end)
 	w->n_frames = w->n_records = w->n_entries = w->table_hash = 0;
 }
 
-/* --- Stepping over damage ------------------------------------------------------------------------ */
+/* --- Stepping over damage ------------------------------------------------------------------------
+ */
 
 /* Is there a skippable frame of ours, whole and right, at `at`? */
 static int64_t ours_is_at(struct spr_walk *w, uint64_t at)
@@ -219,7 +224,8 @@ static int damage(struct spr_walk *w, const char *what)
 	                (unsigned long long)from, (unsigned long long)(w->at - from));
 }
 
-/* --- Frames of ours -------------------------------------------------------------------------------- */
+/* --- Frames of ours
+ * -------------------------------------------------------------------------------- */
 
 /* The bytes end inside a frame. */
 static int short_of(struct spr_walk *w, struct spr_item *item)
@@ -242,7 +248,8 @@ static const struct shape info_shape = { SPR_INFO_BYTES_MAX, 56, 60, 8 };
 static const struct shape verdict_shape = { VERDICT_MOST, 96, 96, 16 };
 
 /* A whole skippable frame: 1, 0 (the bytes end), -EBADMSG, -errno. */
-static int64_t ours_get(struct spr_walk *w, uint32_t n, const struct shape *shape, const uint8_t **bytes)
+static int64_t ours_get(struct spr_walk *w, uint32_t n, const struct shape *shape,
+                        const uint8_t **bytes)
 {
 	const size_t n_first = shape->count_at + 4;
 	int64_t got = spr_source_get(w->source, w->at, n_first, bytes);
@@ -287,7 +294,8 @@ static int header_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 
 static bool info_fits(const struct spr_walk *w, const struct spr_format_info *info)
 {
-	return info->n_records <= w->h.frame_records && info->content_bytes <= w->h.content_bytes_max &&
+	return info->n_records <= w->h.frame_records &&
+	       info->content_bytes <= w->h.content_bytes_max &&
 	       info->frame_bytes <= ZSTD_compressBound(info->content_bytes);
 }
 
@@ -307,7 +315,8 @@ static int frame_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	/* Is all of it there? Of a file the last byte tells; of a pipe it is read to decode it. */
 	got = 1;
 	if (w->source->can_seek && item->info.frame_bytes)
-		got = spr_source_get(w->source, item->data_at + item->info.frame_bytes - 1, 1, &bytes);
+		got = spr_source_get(w->source, item->data_at + item->info.frame_bytes - 1, 1,
+		                     &bytes);
 	else if (!w->source->can_seek)
 		got = spr_source_get(w->source, w->at, n + 8ull + item->info.frame_bytes, &bytes) ==
 		      (int64_t)(n + 8ull + item->info.frame_bytes);
@@ -364,10 +373,11 @@ static int later_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	return 1;
 }
 
-/* --- The seek table -------------------------------------------------------------------------------- */
+/* --- The seek table
+ * -------------------------------------------------------------------------------- */
 
-/* Compares the table with what was met, a piece at a time: it can be long. 1 right, 0 wrong, -EAGAIN
- * the bytes end. */
+/* Compares the table with what was met, a piece at a time: it can be long. 1 right, 0 wrong,
+ * -EAGAIN the bytes end. */
 static int table_compare(struct spr_walk *w, uint32_t n)
 {
 	struct spr_walk listed = { 0 };
@@ -377,7 +387,8 @@ static int table_compare(struct spr_walk *w, uint32_t n)
 	if (n < 9 || n % 8 != 1)
 		return 0;
 	while (n_entries) {
-		const size_t piece = n_entries < STEP_BYTES / 8 ? (size_t)n_entries : STEP_BYTES / 8;
+		const size_t piece = n_entries < STEP_BYTES / 8 ? (size_t)n_entries
+		                                                : STEP_BYTES / 8;
 		const int64_t got = spr_source_get(w->source, at, 8 * piece, &bytes);
 
 		if (got < (int64_t)(8 * piece))
@@ -389,9 +400,10 @@ static int table_compare(struct spr_walk *w, uint32_t n)
 	}
 	if (spr_source_get(w->source, at, 9, &bytes) < 9)
 		return -EAGAIN;
-	return spr_get32(bytes) == (n - 9) / 8 && !bytes[4] && spr_get32(bytes + 5) == SPR_MAGIC_END &&
-	       w->has_verdict && (w->has_jumped || (listed.n_entries == w->n_entries &&
-	                                           listed.table_hash == w->table_hash));
+	return spr_get32(bytes) == (n - 9) / 8 && !bytes[4] &&
+	       spr_get32(bytes + 5) == SPR_MAGIC_END && w->has_verdict &&
+	       (w->has_jumped ||
+	        (listed.n_entries == w->n_entries && listed.table_hash == w->table_hash));
 }
 
 static int table_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
@@ -410,7 +422,8 @@ static int table_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	return 1;
 }
 
-/* --- The walk -------------------------------------------------------------------------------------- */
+/* --- The walk
+ * -------------------------------------------------------------------------------------- */
 
 static int ours_walk(struct spr_walk *w, const uint8_t *bytes, int64_t got, uint32_t n,
                      struct spr_item *item)

@@ -2,11 +2,10 @@
 /*
  * encoder_test.c - the pipeline: order, borders, back pressure, errors, and output that does not
  * depend on how many workers there are or who is slow. Pairs:
- *
- *   | pair     | release side              | acquire side       | carries              |
- *   | RELEASED | a worker: n_released      | the test, at rest  | that it is read      |
- *   | DONE     | a worker calls count_done | the test waits     | what done stands for |
- *   | REACHED  | the stopped thread        | the test waits     | that it stands there |
+ *   RELEASED  a batch is given back - the test looks at it
+ *   DONE      done() was called - the test takes its records back
+ *   REACHED   a worker stands in a batch - the test goes on
+ *   GO        the test lets it go on - the worker does
  */
 #include "tests/trace_support.h"
 

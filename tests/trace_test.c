@@ -40,7 +40,8 @@ static struct reading read_all(int fd, const struct test_records *truth, bool ma
 			continue;
 		}
 		if (may_miss) {
-			while (at < truth->n && (truth->recs[at].seq != rec.seq || truth->recs[at].writer != rec.writer))
+			while (at < truth->n && (truth->recs[at].seq != rec.seq ||
+			                         truth->recs[at].writer != rec.writer))
 				at++;
 		}
 		assert_true(at < truth->n);
@@ -53,7 +54,8 @@ static struct reading read_all(int fd, const struct test_records *truth, bool ma
 	return got;
 }
 
-static struct reading read_bytes(const struct test_bytes *b, const struct test_records *truth, bool may_miss)
+static struct reading read_bytes(const struct test_bytes *b, const struct test_records *truth,
+                                 bool may_miss)
 {
 	const int fd = test_bytes_fd(b->bytes, b->n);
 	const struct reading got = read_all(fd, truth, may_miss);
@@ -75,9 +77,13 @@ static void random_records_of_random_kinds_come_back(void **state)
 		struct reading got;
 
 		test_kinds_make(&kinds, &random);
-		test_records_make(&truth, &kinds, test_random(&random) % 5000, 1 + (uint32_t)round % 9, &random);
-		o.frame_records = (uint32_t)(test_random(&random) % 3 ? 1 + test_random(&random) % 3000 : 0);
-		o.frame_bytes = (uint32_t)(test_random(&random) % 2 ? 1 + test_random(&random) % 100000 : 0);
+		test_records_make(&truth, &kinds, test_random(&random) % 5000,
+		                  1 + (uint32_t)round % 9, &random);
+		o.frame_records =
+			(uint32_t)(test_random(&random) % 3 ? 1 + test_random(&random) % 3000 : 0);
+		o.frame_bytes = (uint32_t)(test_random(&random) % 2
+		                                   ? 1 + test_random(&random) % 100000
+		                                   : 0);
 		o.workers = 1 + (uint32_t)(test_random(&random) % 4);
 		o.flags = round % 2 ? SPR_GIVEN_ORDER : 0;
 		test_encode(&b, &o, &kinds, &truth, round % 3 ? 0 : 700);
@@ -92,8 +98,8 @@ static void random_records_of_random_kinds_come_back(void **state)
 	}
 }
 
-
-/* --- Small traces, taken apart ------------------------------------------------------------------- */
+/* --- Small traces, taken apart -------------------------------------------------------------------
+ */
 
 /* A few hundred records in a few frames, all codecs among them. */
 static void small_make(struct test_bytes *b, struct test_records *truth, uint64_t seed)
@@ -106,7 +112,8 @@ static void small_make(struct test_bytes *b, struct test_records *truth, uint64_
 	for (size_t i = truth->n; i--;) { /* short ones: each byte is visited */
 		if (truth->recs[i].bytes > 100) {
 			free((void *)(uintptr_t)truth->recs[i].data);
-			memmove(truth->recs + i, truth->recs + i + 1, (truth->n - i - 1) * sizeof(*truth->recs));
+			memmove(truth->recs + i, truth->recs + i + 1,
+			        (truth->n - i - 1) * sizeof(*truth->recs));
 			truth->n--;
 		}
 	}
@@ -228,7 +235,8 @@ static void a_damaged_frame_is_named_and_the_next_is_read(void **state)
 	test_records_release(&truth);
 }
 
-/* --- Other ways to come by bytes ------------------------------------------------------------------- */
+/* --- Other ways to come by bytes
+ * ------------------------------------------------------------------- */
 
 static void a_pipe_reads_like_a_file(void **state)
 {
@@ -419,7 +427,8 @@ static void a_recorder_that_is_gone_leaves_a_cut(void **state)
 	test_records_release(&truth);
 }
 
-/* --- Frames, seeking, projection ------------------------------------------------------------------- */
+/* --- Frames, seeking, projection
+ * ------------------------------------------------------------------- */
 
 static void frames_are_listed_and_sought(void **state)
 {
@@ -459,7 +468,8 @@ static void frames_are_listed_and_sought(void **state)
 	}
 	assert_int_equal(spr_trace_seek_frame(t, 16), -ERANGE);
 	for (int i = 0; i < 50; i++) {
-		const uint64_t time = truth.recs[test_random(&random) % 1000].time_ns + test_random(&random) % 2;
+		const uint64_t time = truth.recs[test_random(&random) % 1000].time_ns +
+		                      test_random(&random) % 2;
 
 		assert_int_equal(spr_trace_seek(t, time), 0);
 		for (at = 0; at < 1000 && truth.recs[at].time_ns < time;)
@@ -541,7 +551,8 @@ static void only_the_fields_asked_for_are_there(void **state)
 			else if (rec.kind == SPR_KIND_BLIND)
 				projected_same(&spr_kind_blind, whole, &blind_part, &rec);
 			else
-				projected_same(&kinds.kinds[rec.kind - 1], whole, &spr_trace_kinds(t, &n)[rec.kind - 1], &rec);
+				projected_same(&kinds.kinds[rec.kind - 1], whole,
+				               &spr_trace_kinds(t, &n)[rec.kind - 1], &rec);
 		}
 		assert_int_equal(at, 500);
 		spr_trace_close(t);
@@ -555,7 +566,8 @@ static void only_the_fields_asked_for_are_there(void **state)
 	}
 }
 
-/* --- What is no trace ------------------------------------------------------------------------------- */
+/* --- What is no trace
+ * ------------------------------------------------------------------------------- */
 
 static void open_says(int fd, int err, const char *words)
 {
@@ -588,7 +600,8 @@ static void what_is_no_trace_is_refused_with_a_sentence(void **state)
 	test_records_release(&truth);
 }
 
-/* --- Other programs --------------------------------------------------------------------------------- */
+/* --- Other programs
+ * --------------------------------------------------------------------------------- */
 
 static void zstd_accepts_every_file(void **state)
 {
