@@ -21,7 +21,7 @@ static const struct spr_field blind_fields[] = {
 };
 const struct spr_kind spr_kind_blind = { "blind", blind_fields, 3, 0 };
 
-/* --- Checking ----------------------------------------------------------------------------- */
+/* --- Checking --------------------------------------------------------------------------------- */
 
 static bool name_is_good(const char *name)
 {
@@ -152,7 +152,7 @@ bool spr_kinds_alike(const struct spr_kind *a, const struct spr_kind *b)
 	return true;
 }
 
-/* --- To bytes ----------------------------------------------------------------------------- */
+/* --- To bytes --------------------------------------------------------------------------------- */
 
 struct sink {
 	uint8_t *out; /* NULL: only counted */
@@ -225,7 +225,7 @@ size_t spr_kinds_encode(void *out, size_t room_bytes, const struct spr_kind *kin
 	return s.at;
 }
 
-/* --- From bytes --------------------------------------------------------------------------- */
+/* --- From bytes ------------------------------------------------------------------------------- */
 
 /* Walks a private copy of the bytes twice: first it counts (kinds is NULL), then it fills. */
 struct source {

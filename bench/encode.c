@@ -68,8 +68,7 @@ static uint8_t *put_text(uint8_t *at, const char *text)
 	return put(put(at, &n, 2), text, n);
 }
 
-/* --- Records like those of real programs ---------------------------------------------------------
- */
+/* --- Records like those of real programs ------------------------------------------------------ */
 
 /* A heap of a few thousand live blocks in size classes, freed mostly young, from four threads. */
 static uint8_t *memory_make(uint8_t *at, uint32_t thread)
@@ -172,8 +171,7 @@ static void input_make(struct input *in, const struct options *o)
 	in->n_bytes = (size_t)(at - in->bytes);
 }
 
-/* --- Measuring
- * ------------------------------------------------------------------------------------ */
+/* --- Measuring -------------------------------------------------------------------------------- */
 
 static double now(void)
 {

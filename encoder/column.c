@@ -19,7 +19,7 @@ bool spr_vec_reserve(struct spr_vec *v, size_t n)
 	size_t room = v->room ? v->room : 4096;
 	uint8_t *bytes;
 
-	if (v->room - v->n >= n)
+	if (v->bytes && v->room - v->n >= n)
 		return true;
 	while (room < v->n + n)
 		room += room / 2;

@@ -25,7 +25,7 @@ bool spr_vec_reserve(struct spr_vec *v, size_t n);
 bool spr_vec_put(struct spr_vec *v, const void *bytes, size_t n);
 void spr_vec_release(struct spr_vec *v);
 
-/* --- Writing -------------------------------------------------------------------------------- */
+/* --- Writing ---------------------------------------------------------------------------------- */
 
 /* sources: for each value its record's source, and states: room for one number of each source;
  * or NULL where that is no use. */

@@ -281,8 +281,7 @@ SPR_API int spr_encoder_open(spr_encoder **out, const struct spr_encoder_options
 	return 0;
 }
 
-/* --- The feeder's calls ------------------------------------------------------------------------
- */
+/* --- The feeder's calls ----------------------------------------------------------------------- */
 
 /* Under lock: the error again, in the caller's thread. */
 static int error_of(const spr_encoder *e)
@@ -402,8 +401,7 @@ SPR_API int spr_encoder_tick(spr_encoder *e, uint64_t until_ns)
 	int err;
 
 	pthread_mutex_lock(&e->lock);
-	/* Batches are given back by the next tick: what no worker has begun yet is taken in here.
-	 */
+	/* Batches are given back by the next tick: what no worker has begun is taken in here. */
 	while (spr_encoder_take_in(e, &e->feeder))
 		;
 	while (e->n_waiting || e->head - e->tail == SPR_INPUTS)
@@ -443,8 +441,7 @@ SPR_API int spr_encoder_sync(spr_encoder *e)
 	return err;
 }
 
-/* --- As a sink ----------------------------------------------------------------------------------
- */
+/* --- As a sink -------------------------------------------------------------------------------- */
 
 static struct spr_kind_map *map_find(const struct spr_encoder_sink *s, const spr_channel *ch)
 {
@@ -576,8 +573,7 @@ static void sink_bind(void *arg, spr_collector *c)
 	pthread_mutex_lock(&s->encoder->lock);
 	s->collector = c;
 	pthread_mutex_unlock(&s->encoder->lock);
-	if (!c) /* it keeps no batch any more; its channels may go, and others come in their place
-	         */
+	if (!c) /* it keeps no batch any more; its channels may go, others come in their place */
 		maps_release(s);
 }
 
@@ -607,8 +603,7 @@ SPR_API int spr_encoder_sink(spr_encoder *e, struct spr_sink *out)
 	return 0;
 }
 
-/* --- Close --------------------------------------------------------------------------------------
- */
+/* --- Close ------------------------------------------------------------------------------------ */
 
 /* A trace of nothing has one frame, too. Under lock, when all is written. */
 static void frame_if_none(spr_encoder *e)

@@ -16,7 +16,7 @@
 _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
                "traces are little endian, copied as they are");
 
-/* --- CRC-32 (IEEE 802.3, as in zlib) --------------------------------------------------------- */
+/* --- CRC-32 (IEEE 802.3, as in zlib) ---------------------------------------------------------- */
 
 static uint32_t crc32_nibble(uint32_t crc)
 {
@@ -39,7 +39,7 @@ uint32_t spr_format_crc32(const void *bytes, size_t n_bytes)
 	return ~crc;
 }
 
-/* --- A skippable frame of ours ------------------------------------------------------------ */
+/* --- A skippable frame of ours ---------------------------------------------------------------- */
 
 static void ours_begin(uint8_t *out, size_t n_bytes, uint32_t tag)
 {
@@ -60,7 +60,7 @@ static bool ours_is_whole(const uint8_t *frame, size_t n_bytes, uint32_t tag, si
 	       spr_get32(frame + n_bytes - 4) == spr_format_crc32(frame + 8, n_bytes - 12);
 }
 
-/* --- Header --------------------------------------------------------------------------------- */
+/* --- Header ----------------------------------------------------------------------------------- */
 
 uint64_t spr_format_content_max(uint32_t frame_records, uint32_t frame_bytes, uint32_t n_fields)
 {
@@ -138,7 +138,7 @@ int spr_format_header_get(struct spr_format_header *h, struct spr_kind **kinds, 
 	return err ? spr_fail(err, "the trace's declaration of kinds cannot be read") : 0;
 }
 
-/* --- Info ----------------------------------------------------------------------------------- */
+/* --- Info ------------------------------------------------------------------------------------- */
 
 size_t spr_format_info_bytes(uint32_t n_kinds)
 {
@@ -184,7 +184,7 @@ int spr_format_info_get(struct spr_format_info *info, const uint8_t *frame, size
 	return 0;
 }
 
-/* --- Verdict -------------------------------------------------------------------------------- */
+/* --- Verdict ---------------------------------------------------------------------------------- */
 
 size_t spr_format_verdict_bytes(uint32_t n_kinds)
 {
@@ -232,7 +232,7 @@ int spr_format_verdict_get(struct spr_format_totals *totals, const uint8_t *fram
 	return 0;
 }
 
-/* --- Seek table ----------------------------------------------------------------------------- */
+/* --- Seek table ------------------------------------------------------------------------------- */
 
 size_t spr_format_table_bytes(size_t n_entries)
 {

@@ -66,7 +66,7 @@ static int damaged(const char *what)
 	return spr_fail(-EBADMSG, "%s does not hold together", what);
 }
 
-/* --- Making and releasing ------------------------------------------------------------------- */
+/* --- Making and releasing --------------------------------------------------------------------- */
 
 static const uint8_t width_of[] = {
 	[SPR_U8] = 1, [SPR_U16] = 2, [SPR_U32] = 4, [SPR_U64] = 8,
@@ -176,8 +176,7 @@ static struct kind *kind_make(struct spr_frame_reader *r, uint32_t slot)
 	return k;
 }
 
-/* --- A frame's tables ---------------------------------------------------------------------------
- */
+/* --- A frame's tables ------------------------------------------------------------------------- */
 
 static bool rooms_make(struct spr_frame_reader *r)
 {
@@ -245,8 +244,7 @@ static int tables_get(struct spr_frame_reader *r, const uint8_t **at, const uint
 	return 0;
 }
 
-/* --- Text ---------------------------------------------------------------------------------------
- */
+/* --- Text ------------------------------------------------------------------------------------- */
 
 static bool offsets_make(struct text *t)
 {
@@ -355,8 +353,7 @@ static int text_next(struct text *t, const uint8_t **bytes, uint32_t *n)
 	return 0;
 }
 
-/* --- Sections
- * ------------------------------------------------------------------------------------- */
+/* --- Sections --------------------------------------------------------------------------------- */
 
 static int numbers_begin(struct spr_frame_reader *r, struct field *f, const uint8_t **at,
                          const uint8_t *end)
@@ -478,8 +475,7 @@ int spr_frame_reader_begin(struct spr_frame_reader *r, const struct spr_format_h
 	return sections_begin(r, at, end);
 }
 
-/* --- Records
- * -------------------------------------------------------------------------------------- */
+/* --- Records ---------------------------------------------------------------------------------- */
 
 static bool row_put(struct spr_frame_reader *r, const void *bytes, size_t n)
 {

@@ -25,8 +25,7 @@ int spr_frame_reader_open(struct spr_frame_reader **out, const struct spr_kind *
  * sentence, -ENOMEM. */
 int spr_frame_reader_begin(struct spr_frame_reader *r, const struct spr_format_header *limits,
                            const uint8_t *content, size_t n_bytes, uint32_t n_records);
-/* 1, 0 at the frame's end. rec->data is valid until the next. E: as begin; then the frame is over.
- */
+/* 1, 0 at the frame's end. rec->data is valid until the next. E: as begin: the frame is over. */
 int spr_frame_reader_next(struct spr_frame_reader *r, struct spr_record *rec);
 void spr_frame_reader_close(struct spr_frame_reader *r);
 

@@ -58,7 +58,7 @@ struct spr_frame_writer {
 	struct spr_vec  content, packed, scratch;
 };
 
-/* --- Making and releasing ------------------------------------------------------------------- */
+/* --- Making and releasing --------------------------------------------------------------------- */
 
 static int zstd_open(struct spr_frame_writer *w, int level)
 {
@@ -134,7 +134,7 @@ void spr_frame_writer_close(struct spr_frame_writer *w)
 	free(w);
 }
 
-/* --- Sources and writers -------------------------------------------------------------------- */
+/* --- Sources and writers ---------------------------------------------------------------------- */
 
 static uint32_t mix(uint64_t v)
 {
@@ -238,7 +238,7 @@ static inline uint32_t source_of(struct spr_frame_writer *w, const struct spr_re
 	return w->cache[at].source;
 }
 
-/* --- Taking records ------------------------------------------------------------------------- */
+/* --- Taking records --------------------------------------------------------------------------- */
 
 static void frame_begin(struct spr_frame_writer *w)
 {

@@ -295,8 +295,7 @@ static bool job_lent(spr_encoder *e, struct spr_filler *f)
 	return true;
 }
 
-/* --- Encoding -----------------------------------------------------------------------------------
- */
+/* --- Encoding --------------------------------------------------------------------------------- */
 
 /* The frame's records are not needed any more: references go back a chunk at a time. */
 static void recs_give(const struct spr_rec *const *recs, uint32_t n)

@@ -44,7 +44,7 @@ static const uint8_t width_of[] = {
 	[SPR_I32] = 4, [SPR_I64] = 8, [SPR_HEX64] = 8, [SPR_STRING] = 0, [SPR_BYTES] = 0,
 };
 
-/* --- Making and releasing ------------------------------------------------------------------- */
+/* --- Making and releasing --------------------------------------------------------------------- */
 
 static bool kind_open(struct kind *k, const struct spr_kind *declared)
 {
@@ -132,7 +132,7 @@ void spr_split_begin(struct spr_split *s)
 	}
 }
 
-/* --- Checking ----------------------------------------------------------------------------- */
+/* --- Checking --------------------------------------------------------------------------------- */
 
 /* Steps over one STRING or BYTES, or a list of them; NULL: it does not fit. */
 static const uint8_t *text_step(const struct field *f, const uint8_t *at, const uint8_t *end)
@@ -188,7 +188,7 @@ int spr_split_check(const struct spr_split *s, uint32_t slot, const uint8_t *dat
 	return at != end;
 }
 
-/* --- Taking apart --------------------------------------------------------------------------- */
+/* --- Taking apart ----------------------------------------------------------------------------- */
 
 static bool array_grow(void *array, size_t n_bytes)
 {

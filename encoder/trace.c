@@ -68,8 +68,7 @@ struct spr_trace {
 	uint64_t            header_at; /* of the trace the index is in */
 };
 
-/* --- Projection and kinds
- * -------------------------------------------------------------------------- */
+/* --- Projection and kinds --------------------------------------------------------------------- */
 
 static bool keep_add(struct spr_trace *t, void *block)
 {
@@ -217,8 +216,7 @@ static int fields_check(const struct spr_trace *t)
 	return 0;
 }
 
-/* --- Open and close
- * -------------------------------------------------------------------------------- */
+/* --- Open and close --------------------------------------------------------------------------- */
 
 static int fields_copy(struct spr_trace *t, const struct spr_trace_options *o)
 {
@@ -355,8 +353,7 @@ SPR_API const struct spr_kind *spr_trace_kinds(const spr_trace *t, uint32_t *n)
 	return t->shown;
 }
 
-/* --- Records
- * --------------------------------------------------------------------------------------- */
+/* --- Records ---------------------------------------------------------------------------------- */
 
 /* The frame we are in cannot be read on: what it still had is lost, once. */
 static int frame_bad(struct spr_trace *t, int err, const char *why)
@@ -451,8 +448,7 @@ SPR_API int spr_trace_next(spr_trace *t, struct spr_record *rec)
 	}
 }
 
-/* --- Frames
- * ---------------------------------------------------------------------------------------- */
+/* --- Frames ----------------------------------------------------------------------------------- */
 
 static int entry_add(struct spr_trace *t, const struct spr_item *item)
 {
@@ -571,8 +567,7 @@ SPR_API int spr_trace_seek(spr_trace *t, uint64_t time_ns)
 	return err;
 }
 
-/* --- Verdict
- * --------------------------------------------------------------------------------------- */
+/* --- Verdict ---------------------------------------------------------------------------------- */
 
 SPR_API int spr_trace_verdict(spr_trace *t, struct spr_verdict *out)
 {

@@ -20,8 +20,7 @@
 #define AHEAD_BYTES   4096u /* of a file, at least so much at once */
 #define VERDICT_MOST  (8u + 92u + 16u * SPR_INFO_KINDS_MAX + 4u)
 
-/* --- Source -------------------------------------------------------------------------------------
- */
+/* --- Source ----------------------------------------------------------------------------------- */
 
 static int64_t read_some(const struct spr_source *s, void *out, size_t n, uint64_t at)
 {
@@ -121,8 +120,7 @@ bool spr_source_grows(const struct spr_source *s)
 	return !spr_sys(SYS_fcntl, s->fd, F_OFD_GETLK, &l) && l.l_type == F_WRLCK;
 }
 
-/* --- What the walk keeps of a trace --------------------------------------------------------------
- */
+/* --- What the walk keeps of a trace ----------------------------------------------------------- */
 
 void spr_walk_close(struct spr_walk *w)
 {
@@ -157,8 +155,7 @@ static void trace_leave(struct spr_walk *w, bool has_end)
 	w->n_frames = w->n_records = w->n_entries = w->table_hash = 0;
 }
 
-/* --- Stepping over damage ------------------------------------------------------------------------
- */
+/* --- Stepping over damage --------------------------------------------------------------------- */
 
 /* Is there a skippable frame of ours, whole and right, at `at`? */
 static int64_t ours_is_at(struct spr_walk *w, uint64_t at)
@@ -224,8 +221,7 @@ static int damage(struct spr_walk *w, const char *what)
 	                (unsigned long long)from, (unsigned long long)(w->at - from));
 }
 
-/* --- Frames of ours
- * -------------------------------------------------------------------------------- */
+/* --- Frames of ours --------------------------------------------------------------------------- */
 
 /* The bytes end inside a frame. */
 static int short_of(struct spr_walk *w, struct spr_item *item)
@@ -373,8 +369,7 @@ static int later_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	return 1;
 }
 
-/* --- The seek table
- * -------------------------------------------------------------------------------- */
+/* --- The seek table --------------------------------------------------------------------------- */
 
 /* Compares the table with what was met, a piece at a time: it can be long. 1 right, 0 wrong,
  * -EAGAIN the bytes end. */
@@ -422,8 +417,7 @@ static int table_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	return 1;
 }
 
-/* --- The walk
- * -------------------------------------------------------------------------------------- */
+/* --- The walk --------------------------------------------------------------------------------- */
 
 static int ours_walk(struct spr_walk *w, const uint8_t *bytes, int64_t got, uint32_t n,
                      struct spr_item *item)

@@ -43,7 +43,7 @@ static bool array_grow(void *array, size_t *room, size_t n, size_t size)
 	return true;
 }
 
-/* --- Floors: a writer's own order is kept even where its stamps go back ---------------------- */
+/* --- Floors: a writer's own order is kept even where its stamps go back ----------------------- */
 
 static size_t floor_slot(const struct spr_floor *floors, size_t room, uint64_t writer)
 {

@@ -22,8 +22,7 @@
 #include "tests/fake_sys.h"
 #include "transport/transport.h"
 
-/* --- A batch that no transport made
- * --------------------------------------------------------------- */
+/* --- A batch that no transport made ----------------------------------------------------------- */
 
 struct fake_batch {
 	struct spr_batch    batch; /* first */
@@ -90,8 +89,7 @@ static void fake_free(struct fake_batch *f)
 	}
 }
 
-/* --- Traces in memory
- * ------------------------------------------------------------------------------ */
+/* --- Traces in memory ------------------------------------------------------------------------- */
 
 static spr_encoder *encoder_make(struct test_bytes *out, struct spr_encoder_options o)
 {
@@ -156,8 +154,7 @@ static uint64_t data_hash(const struct test_bytes *b)
 	return h;
 }
 
-/* --- Borders
- * ---------------------------------------------------------------------------------------- */
+/* --- Borders ---------------------------------------------------------------------------------- */
 
 static void frames_end_at_their_number_of_records(void **state)
 {
@@ -288,8 +285,7 @@ static void a_record_unlike_its_kind_is_counted(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- Order
- * ------------------------------------------------------------------------------------------- */
+/* --- Order ------------------------------------------------------------------------------------ */
 
 static spr_channel *channel_fake(const struct spr_kind *kinds, uint32_t n)
 {
@@ -465,8 +461,7 @@ static void a_pass_without_end_is_cut(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- The same bytes whatever the workers do ------------------------------------------------------
- */
+/* --- The same bytes whatever the workers do --------------------------------------------------- */
 
 struct script {
 	const struct test_records *recs;
@@ -556,8 +551,7 @@ static void the_output_does_not_depend_on_the_workers(void **state)
 	}
 }
 
-/* --- Lending -------------------------------------------------------------------------------------
- */
+/* --- Lending ---------------------------------------------------------------------------------- */
 
 static void count_done(void *arg)
 {
@@ -614,8 +608,7 @@ static void lent_records_are_given_back_once_and_without_a_tick(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- As a sink -----------------------------------------------------------------------------------
- */
+/* --- As a sink -------------------------------------------------------------------------------- */
 
 /* Stops the first thread that reads a batch until it is let go. */
 struct stopper {
@@ -740,8 +733,7 @@ static void kinds_are_matched_by_name_and_writers_kept_apart(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- Errors --------------------------------------------------------------------------------------
- */
+/* --- Errors ----------------------------------------------------------------------------------- */
 
 /* Everything that was lent or kept came back, and some call told the error. */
 static void fail_after(size_t fail_at, const struct test_bytes *whole, size_t n_header)
@@ -915,8 +907,7 @@ static void bad_options_are_refused_with_a_sentence(void **state)
 	assert_int_equal(spr_encoder_close(NULL, NULL), 0);
 }
 
-/* --- The rest ------------------------------------------------------------------------------------
- */
+/* --- The rest --------------------------------------------------------------------------------- */
 
 static void what_was_synced_can_be_read(void **state)
 {

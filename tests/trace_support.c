@@ -112,8 +112,7 @@ void test_record_same(const struct spr_record *a, const struct spr_record *b, si
 	         (unsigned long long)b->writer, a->pid, b->pid, a->tid, b->tid, a->flags, b->flags);
 }
 
-/* --- Kinds and records from a seed -------------------------------------------------------------
- */
+/* --- Kinds and records from a seed ------------------------------------------------------------ */
 
 static uint64_t below(uint64_t *random, uint64_t n)
 {

@@ -98,8 +98,7 @@ static void random_records_of_random_kinds_come_back(void **state)
 	}
 }
 
-/* --- Small traces, taken apart -------------------------------------------------------------------
- */
+/* --- Small traces, taken apart ---------------------------------------------------------------- */
 
 /* A few hundred records in a few frames, all codecs among them. */
 static void small_make(struct test_bytes *b, struct test_records *truth, uint64_t seed)
@@ -235,8 +234,7 @@ static void a_damaged_frame_is_named_and_the_next_is_read(void **state)
 	test_records_release(&truth);
 }
 
-/* --- Other ways to come by bytes
- * ------------------------------------------------------------------- */
+/* --- Other ways to come by bytes -------------------------------------------------------------- */
 
 static void a_pipe_reads_like_a_file(void **state)
 {
@@ -427,8 +425,7 @@ static void a_recorder_that_is_gone_leaves_a_cut(void **state)
 	test_records_release(&truth);
 }
 
-/* --- Frames, seeking, projection
- * ------------------------------------------------------------------- */
+/* --- Frames, seeking, projection -------------------------------------------------------------- */
 
 static void frames_are_listed_and_sought(void **state)
 {
@@ -566,8 +563,7 @@ static void only_the_fields_asked_for_are_there(void **state)
 	}
 }
 
-/* --- What is no trace
- * ------------------------------------------------------------------------------- */
+/* --- What is no trace ------------------------------------------------------------------------- */
 
 static void open_says(int fd, int err, const char *words)
 {
@@ -600,8 +596,7 @@ static void what_is_no_trace_is_refused_with_a_sentence(void **state)
 	test_records_release(&truth);
 }
 
-/* --- Other programs
- * --------------------------------------------------------------------------------- */
+/* --- Other programs --------------------------------------------------------------------------- */
 
 static void zstd_accepts_every_file(void **state)
 {
