@@ -8,6 +8,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -23,25 +24,30 @@ struct attach_plan {
 	unsigned    n_processes, at_once;
 };
 
-enum { ATTACH_US, ATTACH_COLLECTOR_US, ATTACH_LEFT_KIB, ATTACH_PENDING };
+enum { ATTACH_US, ATTACH_CPU_US, ATTACH_COLLECTOR_US, ATTACH_LEFT_KIB, ATTACH_PENDING };
 static const struct spr_bench_figure attach_figures[] = {
 	{ "us_per_process", "us/process" },
+	{ "cpu_us_per_process", "us CPU/process" },
 	{ "collector_us_per_process", "us CPU of collector/process" },
 	{ "resident_kib", "KiB resident after" },
 	{ "pending", "records pending" },
 };
 
-static int client_wait(void)
+/* Adds the CPU time of the process that has ended, from its birth on, to *cpu_ns. */
+static int client_wait(double *cpu_ns)
 {
+	struct rusage usage;
 	int status;
 
-	if (waitpid(-1, &status, 0) < 0)
+	if (wait4(-1, &status, 0, &usage) < 0)
 		return -errno;
+	*cpu_ns += 1e9 * (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	           1e3 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 	return status ? -ECHILD : 0;
 }
 
 /* n_processes clients, at_once at a time. */
-static int clients_run(const struct attach_plan *plan, const char *where)
+static int clients_run(const struct attach_plan *plan, const char *where, double *cpu_ns)
 {
 	char program[PATH_MAX + 16], how[32], at[PATH_MAX];
 	char *args[] = { program, how, at, NULL };
@@ -56,12 +62,12 @@ static int clients_run(const struct attach_plan *plan, const char *where)
 
 		err = -posix_spawn(&pid, program, NULL, NULL, args, environ);
 		if (!err && ++n_running == plan->at_once) {
-			err = client_wait();
+			err = client_wait(cpu_ns);
 			n_running--;
 		}
 	}
 	while (n_running-- && !err)
-		err = client_wait();
+		err = client_wait(cpu_ns);
 	return err;
 }
 
@@ -74,7 +80,7 @@ static pid_t clients_start(const struct attach_plan *plan, struct spr_bench_rig 
 	if (pid)
 		return pid;
 	const double from = spr_bench_now_ns();
-	const int err = clients_run(plan, where);
+	const int err = clients_run(plan, where, &rig->writer[0].cpu_ns);
 
 	rig->wall_ns = spr_bench_now_ns() - from;
 	if (err)
@@ -93,6 +99,7 @@ static int plain_measure(const struct attach_plan *plan, struct spr_bench_rig *r
 	waitpid(pid, NULL, 0);
 	err = spr_load_relaxed(&rig->err);
 	figures[ATTACH_US] = rig->wall_ns / 1e3 / plan->n_processes;
+	figures[ATTACH_CPU_US] = rig->writer[0].cpu_ns / 1e3 / plan->n_processes;
 	return err ? spr_bench_say(err, "client %s: %s", plan->how, strerror(-err)) : 0;
 }
 
@@ -147,6 +154,7 @@ static int ring_measure(const struct attach_plan *plan, struct spr_bench_rig *ri
 		err = spr_bench_ring_read(rig);
 	waitpid(pid, NULL, 0);
 	figures[ATTACH_US] = rig->wall_ns / 1e3 / plan->n_processes;
+	figures[ATTACH_CPU_US] = rig->writer[0].cpu_ns / 1e3 / plan->n_processes;
 	figures[ATTACH_COLLECTOR_US] = (spr_bench_cpu_ns() - cpu) / 1e3 / plan->n_processes;
 	err = err ? err : spr_load_relaxed(&rig->err);
 	err = err ? err : left_look(rig, figures);
@@ -196,6 +204,10 @@ static const struct spr_bench_arm short_arms[] = {
 	{ .what = (what_), .a = (a_), .a_less = "bare process", .b = (b_), \
 	  .b_less = (b_) ? "bare process" : NULL, .want = (want_), .target = (target_) }
 
+#define CPU_ABOVE(what_, a_, b_) \
+	{ .what = (what_), .figure = ATTACH_CPU_US, .a = (a_), .a_less = "bare process", \
+	  .b = (b_), .b_less = "bare process" }
+
 static const struct spr_bench_claim short_claims[] = {
 	ABOVE("ring above bare, tmpfs, us", "ring, tmpfs", NULL, SPR_BENCH_ONLY_SAY, 0),
 	ABOVE("ring above bare, ext4, us", "ring, ext4", NULL, SPR_BENCH_ONLY_SAY, 0),
@@ -205,6 +217,10 @@ static const struct spr_bench_claim short_claims[] = {
 	      SPR_BENCH_AT_MOST, 1.3),
 	ABOVE("above bare: ring / yardstick, ext4", "ring, ext4", "yardstick, ext4",
 	      SPR_BENCH_AT_MOST, 0.25),
+	CPU_ABOVE("the process's CPU above bare: ring / yardstick, tmpfs", "ring, tmpfs",
+	          "yardstick, tmpfs"),
+	CPU_ABOVE("the process's CPU above bare: ring / yardstick, ext4", "ring, ext4",
+	          "yardstick, ext4"),
 };
 
 static const struct spr_bench_arm many_arms[] = {
@@ -234,7 +250,7 @@ static const struct spr_bench_group groups[] = {
 	  .question = "a process that writes five records, above one that does not",
 	  .rounds = 15,
 	  .figures = attach_figures,
-	  .n_figures = 2,
+	  .n_figures = 3,
 	  .arms = short_arms,
 	  .n_arms = SPR_BENCH_N(short_arms),
 	  .claims = short_claims,
@@ -243,7 +259,7 @@ static const struct spr_bench_group groups[] = {
 	  .question = "10,000 such processes: the collector's work, and what is left",
 	  .rounds = 1,
 	  .figures = attach_figures,
-	  .n_figures = 4,
+	  .n_figures = 5,
 	  .arms = many_arms,
 	  .n_arms = SPR_BENCH_N(many_arms),
 	  .claims = many_claims,
