@@ -136,7 +136,7 @@ static bool has_channels(const char *theirs)
 	return true;
 }
 
-/* Will the loader find the library, from where this process stands? After a chroot, in another mount
+/* Will the loader find the library from where this process stands? After a chroot, in another mount
  * namespace or with fewer rights it may not, and would say so on the program's stderr. */
 static bool library_is_there(const struct spr_spy *spy)
 {
