@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/escape.h"
+#include "base/kinds.h"
 #include "cli/cli.h"
 #include "cli/input.h"
 
@@ -283,8 +284,6 @@ static void text_field(FILE *out, const struct spr_field *field, const struct sp
 	}
 	if (!strcmp(field->name, "path2"))
 		fputs("-> ", out);
-	else if (!strcmp(field->name, "text"))
-		fputs("- ", out);
 	else if (!field_speaks_for_itself(field->name))
 		fprintf(out, "%s=", field->name);
 	if (field->flags & SPR_LIST)
@@ -340,7 +339,7 @@ void spr_cli_record_text(FILE *out, const struct spr_kind *kind, const struct sp
 		}
 		if (!value.present)
 			continue;
-		fputc(' ', out);
+		fputs(kind == &spr_kind_blind && i == 2 ? " - " : " ", out);
 		text_field(out, field, rec, &value);
 	}
 	if (error)
