@@ -13,6 +13,7 @@
 #ifndef SPR_SPY_FILES_H
 #define SPR_SPY_FILES_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -94,14 +95,16 @@ struct spr_spy_channel {
 	uint32_t      kind_process, kind_file, kind_result;
 };
 
+/* The first line of the cache is all that the common case looks at. */
 struct spr_spy {
 	struct spr_spy_page   *page;
+	_Atomic uint32_t       simple; /* attached to one channel; no root, no filter of its own */
 	uint32_t               n_channels;
-	uint32_t               no_argv;   /* option "no-argv" */
-	_Atomic uint32_t       confined;  /* the target filters its system calls: make none */
+	_Atomic uint32_t       confined; /* the target filters its system calls: make none */
 	_Atomic uint32_t       root_bytes;
+	uint64_t               no_argv; /* option "no-argv" */
 	struct spr_spy_channel channel[SPR_SPY_CHANNELS_MAX];
-};
+} __attribute__((aligned(64)));
 SPR_HIDE extern struct spr_spy spr_spy_state;
 
 /* The spy if this process is recorded, else NULL. Attaches at the first call. S. */
@@ -173,6 +176,8 @@ SPR_HIDE bool spr_spy_path_write(const struct spr_spy *spy, const struct spr_spy
 SPR_HIDE uint32_t spr_spy_fd_text(struct spr_spy *spy, int fd, char *text, size_t room);
 SPR_HIDE void spr_spy_fd_keep(struct spr_spy *spy, int fd, const char *text, uint32_t n);
 
+/* A vfork child of this thread has moved: it and we have different directories, and one memory. */
+SPR_HIDE extern __thread uint32_t spr_spy_cwd_borrowed __attribute__((tls_model("initial-exec")));
 /* The working directory is about to change, has (perhaps) changed. */
 SPR_HIDE void spr_spy_cwd_moves(struct spr_spy *spy);
 SPR_HIDE void spr_spy_cwd_moved(struct spr_spy *spy);
@@ -188,13 +193,10 @@ SPR_HIDE extern char spr_spy_root[4096];
 
 /* --- Making the call ------------------------------------------------------------------------ */
 
-/* The one place from which the target's calls are made: libc's function (the next symbol), later
- * the gate page for those the table calls RAW. Arguments that the call does not take are ignored.
- */
-SPR_HIDE long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c, long d, long e,
-                           long f);
 /* The target's calls that a hook makes by number itself; later from the gate page, too. */
 #define spr_spy_kernel(...) spr_sys(__VA_ARGS__)
+/* What was found before, by row. */
+SPR_HIDE extern void *_Atomic spr_spy_next_known[SPR_N_ROWS];
 /* The next definition of a symbol behind this library, as dlsym(RTLD_NEXT) finds it, but without
  * its lock and its allocations. NULL: there is none. S. */
 SPR_HIDE void *spr_spy_next(enum spr_row_number n);
@@ -202,6 +204,23 @@ SPR_HIDE void *spr_spy_next(enum spr_row_number n);
 SPR_HIDE void *spr_spy_next_find(const char *name);
 /* Before anybody else's constructor: hide from those who want no library before theirs. */
 SPR_HIDE void spr_spy_next_rename(void);
+
+/* The one place from which the target's calls are made: libc's function (the next symbol), later
+ * the gate page for those the table calls RAW. Arguments that the call does not take are ignored.
+ */
+static inline long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c, long d,
+                                long e, long f)
+{
+	const enum spr_row_number n = (enum spr_row_number)(row - spr_spy_rows);
+	long (*call)(long, long, long, long, long, long) = spr_load_relaxed(&spr_spy_next_known[n]);
+
+	if (spr_unlikely(!call))
+		call = spr_spy_next(n);
+	if (spr_likely(call != NULL))
+		return call(a, b, c, d, e, f);
+	errno = ENOSYS; /* this libc has no such function, and we do not pretend otherwise */
+	return row->way == SPR_WAY_PTR ? 0 : -1;
+}
 
 /* --- Running programs ----------------------------------------------------------------------- */
 

@@ -95,6 +95,7 @@ static bool attach(char **argv, char *const *envp)
 	if (!spy->n_channels)
 		return false;
 	spr_spy_born(spy, argv);
+	spr_store_relaxed(&spy->simple, spy->n_channels == 1);
 	return true;
 }
 

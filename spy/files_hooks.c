@@ -16,18 +16,22 @@
 /* Six registers carry the arguments of every function of the table, whatever their types and
  * however many there are (a call's own variable ones too); what is not one is passed on unread.
  * An int result is in the low half, a pointer in all of it. */
-static long watched(const struct spr_spy_row *row, long a, long b, long c, long d, long e, long f)
+__attribute__((hot)) static long watched(const struct spr_spy_row *row, long a, long b, long c,
+                                         long d, long e, long f)
 {
-	struct spr_spy *spy = spr_spy_here();
+	struct spr_spy *spy = &spr_spy_state;
 	const long arg[6] = { a, b, c, d, e, f };
 	struct spr_spy_mark mark;
 	long ret;
 
-	if (spr_unlikely(!spy))
-		return spr_spy_call(row, a, b, c, d, e, f);
+	if (spr_unlikely(!spr_load_relaxed(&spy->simple) || !spr_load_relaxed(&spy->page->pid))) {
+		spy = spr_spy_here();
+		if (!spy)
+			return spr_spy_call(row, a, b, c, d, e, f);
+	}
 	spr_spy_note(spy, &mark, row, arg);
 	ret = spr_spy_call(row, a, b, c, d, e, f);
-	if (row->access == SPR_RENAME)
+	if (spr_unlikely(row->access == SPR_RENAME))
 		spr_add_relaxed(&spy->page->renames, 1);
 	if (row->way == SPR_WAY_PTR ? ret == 0 : (int)ret == -1)
 		spr_spy_failed(spy, &mark, errno);
@@ -134,6 +138,7 @@ static void confine(struct spr_spy *spy)
 		spr_producer_confine(spy->channel[i].producer);
 	spr_spy_env_confine();
 	spr_store_relaxed(&spy->confined, 1);
+	spr_store_relaxed(&spy->simple, 0);
 }
 
 HOOK(int, prctl, int option, long a, long b, long c, long d)

@@ -20,7 +20,8 @@ extern struct r_debug _r_debug __attribute__((weak));
 /* _DYNAMIC, under another C name: <link.h> declares it as if it could be preempted. */
 extern ElfW(Dyn) own_dynamic[] __asm__("_DYNAMIC") SPR_HIDE;
 
-static void *_Atomic next[SPR_N_ROWS]; /* a lookup gives the same answer every time: no pair */
+void *_Atomic
+	spr_spy_next_known[SPR_N_ROWS]; /* a lookup gives the same answer every time: no pair */
 
 struct object {
 	uintptr_t         base;
@@ -173,22 +174,11 @@ void spr_spy_next_rename(void)
 
 void *spr_spy_next(enum spr_row_number n)
 {
-	void *found = spr_load_relaxed(&next[n]);
+	void *found = spr_load_relaxed(&spr_spy_next_known[n]);
 
 	if (spr_unlikely(!found)) {
 		found = spr_spy_next_find(spr_spy_rows[n].symbol);
-		spr_store_relaxed(&next[n], found);
+		spr_store_relaxed(&spr_spy_next_known[n], found);
 	}
 	return found;
-}
-
-long spr_spy_call(const struct spr_spy_row *row, long a, long b, long c, long d, long e, long f)
-{
-	long (*const call)(long, long, long, long, long, long) =
-		spr_spy_next((enum spr_row_number)(row - spr_spy_rows));
-
-	if (spr_likely(call != NULL))
-		return call(a, b, c, d, e, f);
-	errno = ENOSYS; /* this libc has no such function, and we do not pretend otherwise */
-	return row->way == SPR_WAY_PTR ? 0 : -1;
 }

@@ -18,8 +18,7 @@
 
 char spr_spy_root[4096]; /* what chroot put in front of every path; survives fork */
 
-/* A vfork child of this thread has moved: it and we have different directories, and one memory. */
-SPR_THREAD uint32_t cwd_borrowed;
+__thread uint32_t spr_spy_cwd_borrowed __attribute__((tls_model("initial-exec")));
 
 /* Addresses no string can have: the first 64 KiB and what is not user space. An address between
  * them that is not mapped kills the target here, where the kernel would have said EFAULT. */
@@ -166,11 +165,11 @@ static void cwd_fill(struct spr_spy *spy)
 /* Does this thread's directory differ from the process's? One system call while it may. */
 static bool cwd_is_borrowed(struct spr_spy *spy)
 {
-	if (spr_likely(!cwd_borrowed))
+	if (spr_likely(!spr_spy_cwd_borrowed))
 		return false;
 	if (spr_spy_borrower(spy))
 		return true;
-	cwd_borrowed = 0; /* the child has gone: this thread could not run before */
+	spr_spy_cwd_borrowed = 0; /* the child has gone: this thread could not run before */
 	return false;
 }
 
@@ -299,7 +298,8 @@ bool spr_spy_path_write(const struct spr_spy *spy, const struct spr_spy_path *p,
 void spr_spy_cwd_moves(struct spr_spy *spy)
 {
 	if (spr_spy_borrower(spy))
-		cwd_borrowed = 1; /* the child moves, its parent, whose memory this is, does not */
+		spr_spy_cwd_borrowed =
+			1; /* the child moves, its parent, whose memory this is, does not */
 	else
 		spr_add_relaxed(&spy->page->moves_begun, 1);
 }
@@ -312,12 +312,12 @@ void spr_spy_cwd_moved(struct spr_spy *spy)
 
 void spr_spy_cwd_back(void)
 {
-	cwd_borrowed = 0;
+	spr_spy_cwd_borrowed = 0;
 }
 
 void spr_spy_cwd_keep(struct spr_spy *spy)
 {
-	if (!spr_load_relaxed(&spy->confined) && !cwd_borrowed)
+	if (!spr_load_relaxed(&spy->confined) && !spr_spy_cwd_borrowed)
 		cwd_fill(spy);
 }
 
@@ -347,6 +347,8 @@ uint32_t spr_spy_root_find(struct spr_spy *spy, const char *path)
 
 void spr_spy_root_set(struct spr_spy *spy, uint32_t bytes)
 {
-	if (bytes && !spr_spy_borrower(spy))
+	if (bytes && !spr_spy_borrower(spy)) {
 		spr_store_relaxed(&spy->root_bytes, bytes);
+		spr_store_relaxed(&spy->simple, 0);
+	}
 }

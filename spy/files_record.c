@@ -162,8 +162,96 @@ static bool on_descriptor(const struct spr_spy_row *row, const long *arg, const 
 	       (arg[row->flags] & AT_EMPTY_PATH);
 }
 
-void spr_spy_note(struct spr_spy *spy, struct spr_spy_mark *mark, const struct spr_spy_row *row,
-                  const long *arg)
+/* A string's length, eight bytes at a time; reads no page that the string is not on. More than
+ * DIRECT_BYTES_MAX: that, about. */
+#define DIRECT_BYTES_MAX 1024u
+
+static inline uint32_t length(const char *s)
+{
+	typedef uint64_t __attribute__((may_alias)) word;
+	const word ones = 0x0101010101010101ull, highs = 0x8080808080808080ull;
+	const word *at = (const word *)((uintptr_t)s & ~(uintptr_t)7);
+	const unsigned skip = ((uintptr_t)s & 7) * 8;
+	word w = *at | (((word)1 << skip) - 1); /* what stands before the string is not 0 */
+
+	while (!((w - ones) & ~w & highs) &&
+	       (uintptr_t)at - (uintptr_t)s + 8 < DIRECT_BYTES_MAX + 16)
+		w = *++at;
+	w = (w - ones) & ~w & highs;
+	return (uint32_t)((const char *)at - s) + (w ? (uint32_t)__builtin_ctzll(w) / 8 : 8);
+}
+
+/* Few bytes mostly: whole words, the last one overlapping. */
+static inline char *put_text(char *out, const char *text, uint32_t n)
+{
+	uint64_t w;
+
+	if (n < 8) {
+		for (uint32_t i = 0; i < n; i++)
+			out[i] = text[i];
+		return out + n;
+	}
+	for (uint32_t i = 0; i < n - 8; i += 8) {
+		memcpy(&w, text + i, 8);
+		memcpy(out + i, &w, 8);
+	}
+	memcpy(&w, text + n - 8, 8);
+	memcpy(out + n - 8, &w, 8);
+	return out + n;
+}
+
+/* The common case on a straight line: one channel, one path, absolute or below a working directory
+ * that is known. Between two system calls little of us is left in the processor's caches, so what
+ * counts is how little is touched. false: not so common, nothing was done. */
+static inline bool note_directly(struct spr_spy *spy, struct spr_spy_mark *mark, uint16_t op,
+                                 uint32_t access, const char *path)
+{
+	struct spr_spy_page *page = spy->page;
+	spr_writer *w = spr_writer_here(spy->channel[0].producer);
+	const uint32_t n = length(path);
+	uint32_t of = 0, dir = 0, slash = 0, bytes;
+	struct spr_slot slot;
+	uint16_t n16;
+	char *out;
+
+	if (path[0] != '/') {
+		of = spr_load_acquire(&page->cwd_of); /* [CWD] */
+		dir = page->cwd_bytes;
+		slash = dir > 1 && n > 0;
+		if (!of || of != spr_load_relaxed(&page->moves_begun) + 1 ||
+		    of != spr_load_relaxed(&page->moves_ended) + 1 || dir > DIRECT_BYTES_MAX ||
+		    spr_load_relaxed(&page->cwd_apart) || spr_spy_cwd_borrowed)
+			return false;
+	}
+	bytes = 2 + 4 + 2 + dir + slash + n + 1;
+	if (n > DIRECT_BYTES_MAX)
+		return false;
+	mark->n = 1;
+	mark->pid = 0;
+	mark->of[0].writer = NULL;
+	if (spr_reserve(w, spy->channel[0].kind_file, bytes, &slot) < 0)
+		return true;
+	n16 = (uint16_t)(dir + slash + n);
+	out = put(put(put(slot.data, &op, 2), &access, 4), &n16, 2);
+	if (of) {
+		out = put_text(out, page->cwd, dir);
+		*out = '/';
+		out += slash;
+	}
+	*put_text(out, path, n) = 0; /* no second path */
+	spr_acquire_fence(); /* [CWD] */
+	if (spr_unlikely(of && spr_load_relaxed(&page->cwd_of) != of)) {
+		spr_abandon(w, &slot);
+		return false;
+	}
+	mark->of[0].time_ns = slot.time_ns;
+	if (spr_likely(spr_commit(w, &slot) == 0))
+		mark->of[0].writer = w;
+	return true;
+}
+
+static void note_any(struct spr_spy *spy, struct spr_spy_mark *mark, const struct spr_spy_row *row,
+                     const long *arg)
 {
 	const int8_t at = places[row->shape].path, at2 = places[row->shape].path2;
 	const int8_t d = places[row->shape].dirfd, d2 = places[row->shape].dirfd2;
@@ -171,12 +259,31 @@ void spr_spy_note(struct spr_spy *spy, struct spr_spy_mark *mark, const struct s
 	const char *path = at < 0 ? "" : (const char *)arg[at];
 	const char *path2 = at2 < 0 ? SPR_NO_PATH : (const char *)arg[at2];
 
-	mark->n = 0;
 	if (row->shape == SPR_SHAPE_NONE || !spr_spy_pointer_ok(path) ||
 	    (path2 && !spr_spy_pointer_ok(path2)) || (at >= 0 && on_descriptor(row, arg, path)))
 		return;
 	spr_spy_file(spy, mark, 0, row->op, access_of_row(row, arg), d < 0 ? AT_FDCWD : (int)arg[d],
 	             path, is_text ? SPR_NO_FD : d2 < 0 ? AT_FDCWD : (int)arg[d2], path2);
+}
+
+__attribute__((hot)) void spr_spy_note(struct spr_spy *spy, struct spr_spy_mark *mark,
+                                       const struct spr_spy_row *row, const long *arg)
+{
+	const bool at = row->shape == SPR_SHAPE_DP;
+	const char *path = (const char *)arg[at];
+
+	mark->n = 0;
+	if (spr_likely(row->shape == SPR_SHAPE_P || at) && spr_load_relaxed(&spy->simple) &&
+	    spr_spy_pointer_ok(path) && path[0] &&
+	    (!at || path[0] == '/' || (int)arg[0] == AT_FDCWD)) {
+		const uint32_t access = spr_likely(row->access < SPR_BY_FLAGS) ?
+		                                row->access :
+		                                access_of_row(row, arg);
+
+		if (spr_likely(note_directly(spy, mark, row->op, access, path)))
+			return;
+	}
+	note_any(spy, mark, row, arg);
 }
 
 /* --- "process" ------------------------------------------------------------------------------ */
