@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* cli_values_test.c - records of any kind as JSON and as text: every type, exact, nothing trusted. */
+/* cli_values_test.c - records of any kind as JSON and as text: every type, exact, and cut. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
