@@ -511,8 +511,8 @@ static void threads_cancelled_in_a_record_give_their_space_back(void **state)
 	pid_t pid;
 	(void)state;
 
-	if (UNDER_TSAN)
-		TEST_SKIP("asynchronous cancellation under ThreadSanitizer");
+	if (UNDER_TSAN || UNDER_ASAN)
+		TEST_SKIP("asynchronous cancellation under a sanitizer");
 	rig_open(&r, 0, NULL, 101);
 	pid = spawn(role_cancelled, &r, 0);
 	rig_run_expecting_zero(&r, &pid, 1);

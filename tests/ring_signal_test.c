@@ -101,11 +101,10 @@ static int role_timer(struct rig *r, uint32_t arg)
 	arrive(r, arg);
 	catch(SIGALRM, SA_RESTART);
 	start_timer(ITIMER_REAL, 50);
-	for (uint32_t i = 0; i < test_count(200000, 5000000); i++)
+	for (uint32_t i = 0; i < test_count(200000, 5000000) || n_signals < 20; i++)
 		put_record(spr_writer_here(here.p), here.tally, my_source,
 		           24 + (uint32_t)(test_random(&random) % 100));
 	stop_timers();
-	CHILD_CHECK(n_signals > 10);
 	return 0;
 }
 
@@ -125,10 +124,9 @@ static int role_three_timers(struct rig *r, uint32_t arg)
 	start_timer(ITIMER_REAL, 50);
 	start_timer(ITIMER_VIRTUAL, 70);
 	start_timer(ITIMER_PROF, 90);
-	for (uint32_t i = 0; i < test_count(200000, 5000000); i++)
+	for (uint32_t i = 0; i < test_count(200000, 5000000) || n_signals < 20; i++)
 		put_record(spr_writer_here(here.p), here.tally, my_source, 24 + i % 64);
 	stop_timers();
-	CHILD_CHECK(n_signals > 10);
 	return 0;
 }
 
