@@ -653,9 +653,11 @@ static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
 			break;
 		lane_pop(r, lane);
 	}
-	if (!lane->head && !lane->ending) {
+	if (lane->head)
+		return 0;
+	lane->idle_pass = r->pass; /* also if it was in the list already: it has had a segment since */
+	if (!lane->ending) {
 		lane->ending = true;
-		lane->idle_pass = r->pass;
 		lane->end_next = r->ending;
 		r->ending = lane;
 	}
