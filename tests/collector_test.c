@@ -581,6 +581,7 @@ static void tend_is_called_when_it_asked_to_be(void **state)
 	assert_int_equal(r->a->n_tends, 1); /* and never again without traffic */
 	fake_commit(r->a, 0);
 	r->a->tend_after_ns = 5000000;
+	r->c->doze_ns = 0;
 	assert_int_equal(spr_collector_step(r->c, 0), 1);
 	assert_int_equal(r->a->n_tends, 2);
 	const uint64_t start = test_now_ns();
