@@ -75,7 +75,7 @@ struct spr_writer {
 	uint32_t flags;
 	uint32_t record_bytes_max;
 	_Atomic uint32_t state; /* SPR_WRITER_FREE, _USED, _REAPED | 4 x times it was taken */
-	uint32_t tid;           /* 0: not known, never reaped */
+	_Atomic uint32_t tid;   /* 0: not known, never reaped */
 	uint32_t pid;
 	uint32_t reserved0;
 	uint64_t reserved[3];

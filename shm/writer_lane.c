@@ -278,7 +278,7 @@ static void lane_adopt(spr_writer *w, struct spr_lane *lane, uint32_t cls, uint3
 	spr_compiler_barrier(); /* an ordinal says that the rest of the identity is there */
 	spr_store_relaxed(&desc->ordinal, lane->ordinal + 1);
 	spr_store_relaxed(&desc->pid, w->pid);
-	spr_store_relaxed(&desc->tid, w->tid);
+	spr_store_relaxed(&desc->tid, spr_load_relaxed(&w->tid));
 	spr_compiler_barrier();
 	lane->ordinal++;
 	lane->desc = desc;

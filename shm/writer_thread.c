@@ -37,7 +37,7 @@ static void writer_close(spr_producer *p, spr_writer *w)
 		spr_shm_lane_close(p, &w->lanes[i]);
 	memset(w->lanes, 0, sizeof(w->lanes));
 	w->producer = NULL;
-	w->tid = 0;
+	spr_store_relaxed(&w->tid, 0);
 	taken = spr_load_relaxed(&w->state) & ~3u;
 	spr_store_release(&w->state, taken | SPR_WRITER_FREE); /* [WRITER] */
 }
@@ -77,7 +77,7 @@ static void writers_sweep(spr_producer *p, uint32_t n)
 		const uint32_t idx = spr_add_relaxed(&area->sweep, 1) % n_used;
 		spr_writer *w = spr_shm_area_writer(p, idx);
 		const uint32_t seen = spr_load_acquire(&w->state); /* [WRITER] before tid */
-		const uint32_t tid = w->tid;
+		const uint32_t tid = spr_load_relaxed(&w->tid);
 
 		if ((seen & 3u) != SPR_WRITER_USED || !tid)
 			continue;
@@ -137,10 +137,10 @@ static void writer_fill(spr_producer *p, spr_writer *w)
 		w->flags |= SPR_WRITER_FENCE;
 	w->record_bytes_max = p->record_bytes_max;
 	w->pid = p->area->pid;
-	w->tid = 0;
+	spr_store_relaxed(&w->tid, 0);
 	/* A vfork child makes it for its parent's thread, whose id it cannot know. */
 	if (!spr_load_relaxed(&p->confined) && pid_now() == p->area->pid)
-		w->tid = (uint32_t)spr_sys(SYS_gettid);
+		spr_store_relaxed(&w->tid, (uint32_t)spr_sys(SYS_gettid));
 	spr_compiler_barrier(); /* last: a handler that finds it set finds all of it */
 	w->producer = p;
 }
