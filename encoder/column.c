@@ -217,27 +217,31 @@ bool spr_column_ints_put(struct spr_vec *out, const struct spr_ints *c)
 {
 	const size_t raw_bytes = (size_t)c->n * c->width;
 	enum spr_codec codec = codec_choose(c);
-	uint8_t *body, *end = NULL;
+	size_t n_bytes = raw_bytes;
+	uint8_t *body;
 
 	if (!spr_vec_reserve(out, SPR_COLUMN_HEAD_BYTES + raw_bytes + VARINT_MOST))
 		return false;
 	body = out->bytes + out->n + SPR_COLUMN_HEAD_BYTES;
 	if (codec == SPR_CODEC_CONST) {
-		end = body + (c->n ? c->width : 0);
-		if (c->n)
-			memcpy(body, c->values, c->width);
+		n_bytes = c->n ? c->width : 0;
+		if (n_bytes)
+			memcpy(body, c->values, n_bytes);
 	} else if (codec != SPR_CODEC_RAW) {
-		if (codec == SPR_CODEC_DELTA_BY_SOURCE && c->states)
+		const uint8_t *end;
+
+		if (codec == SPR_CODEC_DELTA_BY_SOURCE)
 			memset(c->states, 0, c->n_sources * sizeof(*c->states));
 		end = codec_put(body, body + raw_bytes, c, codec);
+		if (end && (size_t)(end - body) < raw_bytes)
+			n_bytes = (size_t)(end - body);
+		else
+			codec = SPR_CODEC_RAW; /* the sample was wrong */
 	}
-	if (!end || (size_t)(end - body) > raw_bytes) { /* the sample was wrong: raw is shorter */
-		codec = SPR_CODEC_RAW;
+	if (codec == SPR_CODEC_RAW)
 		memcpy(body, c->values, raw_bytes);
-		end = body + raw_bytes;
-	}
-	head_put(out->bytes + out->n, codec, c->width, c->n, (size_t)(end - body));
-	out->n = (size_t)(end - out->bytes);
+	head_put(out->bytes + out->n, codec, c->width, c->n, n_bytes);
+	out->n += SPR_COLUMN_HEAD_BYTES + n_bytes;
 	return true;
 }
 
