@@ -418,6 +418,7 @@ static void thousands_of_threads_at_once_write(void **state)
 	pid_t pid;
 	(void)state;
 
+	TSAN_CANNOT_SEE_RECYCLING();
 	opt.capacity_bytes = 1u << 30; /* 8,192 first segments */
 	rig_open(&r, 0, &opt, 5000);
 	pid = spawn(role_threads_at_once, &r, 0);
@@ -577,6 +578,10 @@ static void every_way_to_exit_keeps_the_records_and_gives_space_back(void **stat
 	for (uint32_t how = 0; how <= 6; how++) {
 		struct rig r;
 
+		/* Exit beside running threads; a main thread that leaves its background thread. */
+		if ((how == 4 || how == 6) && UNDER_TSAN)
+			continue;
+
 		rig_open(&r, 0, NULL, 4);
 		for (uint32_t i = 0; i < (how == 4 ? 20 : 3); i++) {
 			int status;
@@ -635,8 +640,10 @@ static void daemons_outlive_the_channel_unharmed(void **state)
 	rig_open(&r, 0, NULL, 4);
 	for (uint32_t i = 0; i < 4; i++)
 		pids[i] = spawn(role_daemon, &r, i);
-	while (r.check.n_records < 200 && !r.check.n_faults)
-		rig_step(&r, 10);
+	for (uint32_t i = 0; i < 4; i++) {
+		while (spr_load_relaxed(&r.tally->line[i].committed) < 50)
+			rig_step(&r, 1);
+	}
 	rig_finish(&r);
 	assert_int_equal(spr_channel_verdict(r.ch, &v), 0);
 	assert_true(v.reasons & SPR_LEFT_RUNNING);

@@ -609,6 +609,7 @@ static void exit_handlers_leave_other_threads_their_segments(void **state)
 	struct rig r;
 	(void)state;
 
+	TSAN_CANNOT_SEE_RECYCLING();
 	rig_open(&r, 0, NULL, n * 3 + 1);
 	const pid_t churn = spawn(role_churn, &r, n * 3);
 	for (uint32_t i = 0; i < n; i++) {

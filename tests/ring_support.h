@@ -55,6 +55,14 @@
 #define UNDER_ASAN 0
 #endif
 
+/* A segment goes from one thread to another by way of the collector, which is another process here:
+ * ThreadSanitizer sees two threads write one place and nothing in between. */
+#define TSAN_CANNOT_SEE_RECYCLING() \
+	do { \
+		if (UNDER_TSAN) \
+			TEST_SKIP("segments are handed on by another process"); \
+	} while (0)
+
 /* --- Tally: what producers say they did, in memory that survives them ---------------- */
 
 struct tally_line { /* one per source; a source is a thread of a producer, or a process */

@@ -99,11 +99,11 @@ static void target_that_closes_every_descriptor_is_heard(void **state)
 		expect_undisturbed(role_close, how);
 }
 
-static volatile int stop;
+static _Atomic int stop;
 
 static void *closing_thread(void *arg)
 {
-	while (!stop)
+	while (!spr_load_relaxed(&stop))
 		spr_sys_raw(SYS_close_range, 0, ~0u, 0, 0, 0, 0);
 	return arg;
 }
@@ -117,7 +117,7 @@ static int role_close_beside(struct rig *r, uint32_t arg)
 	producer = attach_or_exit(r->address);
 	CHILD_CHECK(!pthread_create(&t, NULL, closing_thread, NULL));
 	bad = write_some(r, 0, 100000);
-	stop = 1;
+	spr_store_relaxed(&stop, 1);
 	pthread_join(t, NULL);
 	return bad;
 }
@@ -208,7 +208,7 @@ static void *attaching_thread(void *arg)
 {
 	struct rig *r = arg;
 
-	while (!stop) {
+	while (!spr_load_relaxed(&stop)) {
 		spr_producer *p = attach_or_exit(r->address);
 
 		put_record(spr_writer_here(p), r->tally, 0, 30);
@@ -224,7 +224,7 @@ static int role_spawn_beside(struct rig *r, uint32_t arg)
 	pthread_t t;
 	(void)arg;
 
-	stop = 0;
+	spr_store_relaxed(&stop, 0);
 	CHILD_CHECK(!pthread_create(&t, NULL, attaching_thread, r));
 	for (int i = 0; i < 150; i++) {
 		pid_t pid;
@@ -232,7 +232,7 @@ static int role_spawn_beside(struct rig *r, uint32_t arg)
 		CHILD_CHECK(!posix_spawn(&pid, "/proc/self/exe", NULL, NULL, argv, envp));
 		CHILD_CHECK(wait_for(pid) == 0);
 	}
-	stop = 1;
+	spr_store_relaxed(&stop, 1);
 	pthread_join(t, NULL);
 	return 0;
 }
