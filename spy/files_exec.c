@@ -163,6 +163,7 @@ static int attempt_in(struct program *p, struct spr_spy *spy, uint32_t pid, cons
 
 #define DIRECTORIES_DEFAULT "/bin:/usr/bin"
 #define DIRECTORY_BYTES_MAX 1024u
+#define NAME_BYTES_MAX      1024u
 
 static int attempt_search(struct program *p, struct spr_spy *spy, uint32_t pid, const char *file,
                           bool or_script)
@@ -174,8 +175,8 @@ static int attempt_search(struct program *p, struct spr_spy *spy, uint32_t pid, 
 		return -ENOENT;
 	if (strchr(file, '/'))
 		return attempt_or_script(p, spy, pid, file, or_script);
-	if (strnlen(file, 256) > 255)
-		return -ENAMETOOLONG;
+	if (strnlen(file, NAME_BYTES_MAX + 1) > NAME_BYTES_MAX)
+		return -ENAMETOOLONG; /* shorter ones are refused by the kernel, if at all */
 	if (!dirs)
 		dirs = DIRECTORIES_DEFAULT;
 	for (const char *d = dirs; *d; d += len + (d[len] == ':')) {

@@ -139,21 +139,29 @@ static struct link_map *own_map(void)
 	return map;
 }
 
-void *spr_spy_next_find(const char *name)
+static void *search(const struct link_map *from, const struct link_map *end, const char *name)
 {
 	const uint32_t hash = gnu_hash(name);
-	const struct link_map *map = own_map();
 	struct object o;
 
-	if (!map)
-		return NULL;
-	for (map = map->l_next; map; map = map->l_next) {
-		void *found = object_read(&o, map) ? object_find(&o, name, hash) : NULL;
+	for (; from && from != end; from = from->l_next) {
+		void *found = object_read(&o, from) ? object_find(&o, name, hash) : NULL;
 
 		if (found)
 			return found;
 	}
 	return NULL;
+}
+
+/* Behind us; where we were loaded late (dlopen) everything stands in front of us. */
+void *spr_spy_next_find(const char *name)
+{
+	const struct link_map *own = own_map(), *first = own;
+	void *found = own ? search(own->l_next, NULL, name) : NULL;
+
+	while (first && first->l_prev)
+		first = first->l_prev;
+	return found || !own ? found : search(first, own, name);
 }
 
 /* AddressSanitizer's library ends a program in which another library stands before it, a thing it

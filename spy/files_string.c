@@ -11,8 +11,8 @@
 
 #include "spy/files.h"
 
-/* Else the compiler finds the loop and calls the function that it is in. */
-#pragma GCC optimize("no-tree-loop-distribute-patterns")
+/* In a loop, else the compiler finds what it does and calls the function that it is in. */
+#define STAY() __asm__ volatile("")
 
 typedef uint64_t __attribute__((aligned(1), may_alias)) word; /* anywhere */
 
@@ -25,13 +25,29 @@ SPR_HIDE void *memcpy(void *restrict to, const void *restrict from, size_t n)
 		const word last = *(const word *)(f + n - 8);
 		char *const end = t + n - 8;
 
-		for (; t < end; t += 8, f += 8)
+		for (; t < end; t += 8, f += 8) {
+			STAY();
 			*(word *)t = *(const word *)f;
+		}
 		*(word *)end = last;
 		return to;
 	}
-	while (n--)
+	while (n--) {
+		STAY();
 		*t++ = *f++;
+	}
+	return to;
+}
+
+static void *memcpy_forward(void *to, const void *from, size_t n)
+{
+	char *t = to;
+	const char *f = from;
+
+	while (n--) {
+		STAY();
+		*t++ = *f++;
+	}
 	return to;
 }
 
@@ -40,12 +56,11 @@ SPR_HIDE void *memmove(void *to, const void *from, size_t n)
 	char *t = to;
 	const char *f = from;
 
-	if (t < f) {
-		while (n--)
-			*t++ = *f++;
-	} else {
-		while (n--)
-			t[n] = f[n];
+	if (t < f)
+		return memcpy_forward(to, from, n);
+	while (n--) {
+		STAY();
+		t[n] = f[n];
 	}
 	return to;
 }
@@ -55,10 +70,14 @@ SPR_HIDE void *memset(void *to, int c, size_t n)
 	const word all = 0x0101010101010101ull * (unsigned char)c;
 	char *t = to;
 
-	for (; n >= 8; n -= 8, t += 8)
+	for (; n >= 8; n -= 8, t += 8) {
+		STAY();
 		*(word *)t = all;
-	while (n--)
+	}
+	while (n--) {
+		STAY();
 		*t++ = (char)c;
+	}
 	return to;
 }
 
@@ -73,12 +92,20 @@ SPR_HIDE int memcmp(const void *a, const void *b, size_t n)
 	return 0;
 }
 
+/* What some compilers make of memcmp(...) == 0. */
+SPR_HIDE int bcmp(const void *a, const void *b, size_t n)
+{
+	return memcmp(a, b, n);
+}
+
 SPR_HIDE size_t strnlen(const char *s, size_t max)
 {
 	size_t n = 0;
 
-	while (n < max && s[n])
+	while (n < max && s[n]) {
+		STAY();
 		n++;
+	}
 	return n;
 }
 

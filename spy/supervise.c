@@ -150,7 +150,7 @@ static char *join(char *at, int line, const char *had, char separator, const cha
 	return stpcpy(at, added) + 1;
 }
 
-int spr_spy_environment(char ***out, char *const *environ, const char *address,
+int spr_spy_environment(char ***out, char *const *from, const char *address,
                         const struct spr_spy_options *opt)
 {
 	char library[PATH_MAX];
@@ -161,11 +161,11 @@ int spr_spy_environment(char ***out, char *const *environ, const char *address,
 
 	if (err < 0)
 		return err;
-	for (; environ && environ[n]; n++) {
-		const int line = line_of(environ[n]);
+	for (; from && from[n]; n++) {
+		const int line = line_of(from[n]);
 
 		if (line >= 0)
-			had[line] = environ[n] + strlen(names[line]);
+			had[line] = from[n] + strlen(names[line]);
 	}
 	for (int i = 0; i < N_LINES; i++)
 		bytes += strlen(names[i]) + (had[i] ? strlen(had[i]) : 0) + 2;
@@ -176,8 +176,8 @@ int spr_spy_environment(char ***out, char *const *environ, const char *address,
 	text = (char *)(env + n + N_LINES + 1);
 	*out = env;
 	for (size_t i = 0; i < n; i++) {
-		if (line_of(environ[i]) < 0)
-			*env++ = environ[i];
+		if (line_of(from[i]) < 0)
+			*env++ = from[i];
 	}
 	*env++ = text;
 	text = join(text, LD_PRELOAD_LINE, had[LD_PRELOAD_LINE], ':', library);

@@ -19,10 +19,10 @@ struct spr_spy_options {
  * or a colon, which LD_PRELOAD cannot carry), -ENAMETOOLONG; each with a sentence. */
 int spr_spy_library(char *out, size_t room);
 
-/* The environment of the target's first program: `environ` with LD_PRELOAD, SPARRING_CHANNEL,
+/* The environment of the target's first program: `from` with LD_PRELOAD, SPARRING_CHANNEL,
  * SPARRING_PRELOAD and SPARRING_SPY as spy/files_env.c describes them. Inside another recording the
  * outer one's channel stays. One block from malloc: free(*out). E: as above. */
-int spr_spy_environment(char ***out, char *const *environ, const char *address,
+int spr_spy_environment(char ***out, char *const *from, const char *address,
                         const struct spr_spy_options *opt);
 
 #endif /* SPR_SPY_SUPERVISE_H */

@@ -358,6 +358,60 @@ static void posix_spawn_gives_what_libc_gives(void **state)
 	spied_drop(s);
 }
 
+static void execvp_searches_as_libc_does(void **state)
+{
+	struct spied *s;
+
+	(void)state;
+	mkdir(in("lookups"), 0755);
+	s = spied_run(FILES, "lookups", in("lookups"));
+	spied_assert_well(s);
+	assert_non_null(strstr(s->out, "d1:d2:d3 p9: 200\n"));
+	/* Each place that was looked at is seen, joined as the search joined it. */
+	spied_assert_access(s, SPR_EXECUTE, "%s/lookups/d1/p9", folder);
+	spied_assert_access(s, SPR_EXECUTE, "%s/lookups/f1/x/p9", folder);
+	spied_assert_access(s, SPR_EXECUTE, "%s/lookups/p9", folder);
+	spied_assert_access(s, SPR_EXECUTE, "/bin/p9");
+	spied_drop(s);
+}
+
+static void children_made_without_libc_are_seen(void **state)
+{
+	struct spied *s = spied_run(FILES, "clones", "/nonexistent/clone", "20");
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/clone"), 60);
+	assert_int_equal(spied_unanswered(s), 0);
+	spied_drop(s);
+}
+
+static void children_forked_in_a_handler_are_seen(void **state)
+{
+	struct spied *s = spied_run(FILES, "forks-in-handlers", "50");
+
+	(void)state;
+	spied_assert_well(s);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/forked"), 50);
+	assert_int_equal(spied_count(s, IS_FILE, "/nonexistent/main"), 50);
+	spied_drop(s);
+}
+
+static void other_ends_are_seen_to_the_last_call(void **state)
+{
+	struct spied *s = spied_run(FILES, "quick-exit");
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/quick");
+	spied_drop(s);
+	s = spied_run(FILES, "pthread-exit");
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/last-thread");
+	spied_assert_access(s, SPR_READ_FILE, "/nonexistent/destructor");
+	spied_drop(s);
+}
+
 static void realpath_answers_as_libc_does(void **state)
 {
 	struct spied *s;
@@ -713,6 +767,10 @@ int main(void)
 		cmocka_unit_test(a_child_gets_our_variables_and_no_more),
 		cmocka_unit_test(the_users_preload_stays_in_front),
 		cmocka_unit_test(posix_spawn_gives_what_libc_gives),
+		cmocka_unit_test(execvp_searches_as_libc_does),
+		cmocka_unit_test(children_made_without_libc_are_seen),
+		cmocka_unit_test(children_forked_in_a_handler_are_seen),
+		cmocka_unit_test(other_ends_are_seen_to_the_last_call),
 		cmocka_unit_test(realpath_answers_as_libc_does),
 		cmocka_unit_test(glob_and_nftw_are_followed_into_every_folder),
 		cmocka_unit_test(a_handler_on_a_small_stack_writes_in_the_middle_of_a_record),

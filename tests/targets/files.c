@@ -678,6 +678,136 @@ static int do_walks(void) /* DIR PATTERN */
 	return 0;
 }
 
+/* --- execvp's search, and children made without libc --- */
+
+static int exec_error(int (*exec)(const char *, char *const *, char *const *), const char *file)
+{
+	char *argv[] = { (char *)"argument", NULL };
+	int got = 0;
+	const pid_t pid = fork();
+
+	if (pid == 0) {
+		exec(file, argv, environ);
+		_exit(errno);
+	}
+	must(waitpid(pid, &got, 0) == pid && WIFEXITED(got));
+	return WEXITSTATUS(got); /* 200: it was executed, by the shell */
+}
+
+static int do_lookups(void) /* DIR: execvpe against libc's own. d1 has no program, d2 one
+                                * that is not executable, d3 one that is; f1 is a file, l1 a loop */
+{
+	static const char *const paths[] = {
+		"d1:d2:d3", "d2:d1", "d1:also", "f1/x:d3", "", ":d3", "d3", "d3:",
+		"d2", "d1", "f1", "l1:d1", "/nonexistent:d1:d2:f1:d3", NULL,
+	};
+	static const char *const names[] = { "p9", "", "./d3/p9", "d1/p9", "d2/p9", "f1",
+		                             "long", "d3", "absent" };
+	void *libc = dlopen("libc.so.6", RTLD_NOW | RTLD_NOLOAD);
+	int (*bare)(const char *, char *const *, char *const *) =
+		(int (*)(const char *, char *const *, char *const *))dlsym(libc, "execvpe");
+	char name[300];
+
+	must(bare && chdir(arg[0]) == 0);
+	must(!mkdir("d3", 0755) && !mkdir("d1", 0755) && !mkdir("d2", 0755));
+	must(symlink("l1", "l1") == 0);
+	close(open("f1", O_CREAT | O_WRONLY, 0644));
+	close(open("d2/p9", O_CREAT | O_WRONLY, 0644));
+	must(dprintf(open("d3/p9", O_CREAT | O_WRONLY, 0755), "exit 200\n") > 0);
+	for (size_t p = 0; p < sizeof(paths) / sizeof(paths[0]); p++) {
+		if (paths[p])
+			setenv("PATH", paths[p], 1);
+		else
+			unsetenv("PATH");
+		for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+			snprintf(name, sizeof(name), "%s", names[i]);
+			if (!strcmp(name, "long"))
+				memset(name, 'n', 256), name[256] = '\0';
+			printf("%s %s: %d\n", paths[p] ? paths[p] : "-", names[i],
+			       exec_error(execvpe, name));
+			must(exec_error(execvpe, name) == exec_error(bare, name));
+		}
+	}
+	return 0;
+}
+
+static int shares_memory(void *path)
+{
+	look(path);
+	execl("/bin/true", "true", NULL);
+	_exit(99);
+}
+
+static int do_clones(void) /* PATH N: children as other runtimes make them */
+{
+	static char stack[65536] __attribute__((aligned(16)));
+
+	for (int i = 0; i < atoi(arg[1]); i++) {
+		wait_for(clone(shares_memory, stack + sizeof(stack),
+		               CLONE_VM | CLONE_VFORK | SIGCHLD, arg[0]),
+		         0);
+		look(arg[0]);
+		const pid_t pid = (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+		if (pid == 0) {
+			look(arg[0]);
+			_exit(0);
+		}
+		wait_for(pid, 0);
+	}
+	return 0;
+}
+
+static void forks(int sig)
+{
+	(void)sig;
+	const pid_t pid = fork();
+
+	if (pid == 0) {
+		look("/nonexistent/forked");
+		_exit(0);
+	}
+	wait_for(pid, 0);
+}
+
+static int do_forks_in_handlers(void) /* N */
+{
+	const struct sigaction act = { .sa_handler = forks };
+
+	must(sigaction(SIGUSR1, &act, NULL) == 0);
+	for (int i = 0; i < atoi(arg[0]); i++) {
+		look("/nonexistent/main");
+		raise(SIGUSR1);
+	}
+	return 0;
+}
+
+static void at_quick_exit_(void)
+{
+	look("/nonexistent/quick");
+}
+
+static int do_quick_exit(void)
+{
+	at_quick_exit(at_quick_exit_);
+	quick_exit(0);
+}
+
+static void *last_thread(void *main_thread)
+{
+	pthread_join(*(pthread_t *)main_thread, NULL);
+	look("/nonexistent/last-thread");
+	exit(0);
+}
+
+static int do_pthread_exit(void)
+{
+	static pthread_t self, t;
+
+	self = pthread_self();
+	must(pthread_create(&t, NULL, last_thread, &self) == 0);
+	pthread_exit(NULL);
+}
+
 /* --- A filter of its own -------------------------------------------------------------------- */
 
 static int do_confined(void) /* N: opens under a filter that kills on any other call */
@@ -760,6 +890,11 @@ static const struct {
 	{ "cancels", do_cancels },
 	{ "realpaths", do_realpaths },
 	{ "walks", do_walks },
+	{ "lookups", do_lookups },
+	{ "clones", do_clones },
+	{ "forks-in-handlers", do_forks_in_handlers },
+	{ "quick-exit", do_quick_exit },
+	{ "pthread-exit", do_pthread_exit },
 	{ "confined", do_confined },
 	{ "limits", do_limits },
 	{ "nothing", do_nothing },
