@@ -32,7 +32,7 @@ FLAGS = $(BASIC) -fPIC -fvisibility=hidden $(SAN) -MMD -MP $(CFLAGS)
 # Code in other people's processes: nothing exported, no sanitizer, no TLS that could allocate.
 HIDE  = '-DSPR_API=__attribute__((visibility("hidden")))'
 INSIDE = $(BASIC) -fPIC -fvisibility=hidden $(HIDE) -ftls-model=initial-exec -fno-stack-protector \
-         -U_FORTIFY_SOURCE -MMD -MP $(CFLAGS)
+         -U_FORTIFY_SOURCE -MMD -MP $(if $(SAN),-O2 -g,$(CFLAGS))
 LIBS  = $(if $(WITH_ZSTD),-lzstd) $(if $(WITH_URING),-luring) -pthread
 
 # --- What is built from what ----------------------------------------------------------------------
@@ -222,7 +222,8 @@ ubsan: sanitized
 sanitized:
 	$(Q)$(MAKE) --no-print-directory O=$(O)/$(MAKECMDGOALS) CFLAGS='-O1 -g' SAN='$(SAN_FLAGS)' \
 	  test-programs
-	$(Q)ASAN_OPTIONS=detect_stack_use_after_return=0 tests/run.sh -1 -o $(O)/$(MAKECMDGOALS) \
+	$(Q)ASAN_OPTIONS=detect_stack_use_after_return=0 TSAN_OPTIONS=report_thread_leaks=0 \
+	  tests/run.sh -1 -o $(O)/$(MAKECMDGOALS) \
 	  -s $(MAKECMDGOALS)
 
 ## tidy: what a compiler can't check: layers, lengths, memory-order pairs; then clang-tidy

@@ -27,6 +27,19 @@
 		skip(); \
 	} while (0)
 
+/* What a sanitizer's run time cannot do, as the first statement of a case (whole units stand in
+ * tests/sanitizers.txt). */
+#ifdef __SANITIZE_THREAD__
+#define TEST_NOT_UNDER_TSAN(why) TEST_SKIP("not under ThreadSanitizer: " why)
+#else
+#define TEST_NOT_UNDER_TSAN(why) ((void)0)
+#endif
+#ifdef __SANITIZE_ADDRESS__
+#define TEST_NOT_UNDER_ASAN(why) TEST_SKIP("not under AddressSanitizer: " why)
+#else
+#define TEST_NOT_UNDER_ASAN(why) ((void)0)
+#endif
+
 /* In a child (or a thread): says what is wrong and ends the process with TEST_CHECK_STATUS. */
 #define TEST_CHECK_STATUS 99
 #define check(condition) \
