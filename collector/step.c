@@ -274,7 +274,8 @@ void spr_collector_park(struct spr_collector *c)
 	spr_collector_disarm(c);
 	c->parked_ns = spr_collector_now(c);
 	collector_timer_set(c, c->parked_ns);
-	if ((c->parked_ns < c->doze_until_ns || collector_arm(c)) && spr_collector_wait(c, 0) == 0 && !c->n_fired &&
+	if ((c->parked_ns < c->doze_until_ns || collector_arm(c)) &&
+	    spr_collector_wait(c, 0) == 0 && !c->n_fired &&
 	    spr_cas_acq_rel(&c->state, &awake, SPR_STATE_ASLEEP)) /* [WAKE] */
 		return;
 	/* There is more to do already: readable until the next step. */
