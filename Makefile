@@ -151,8 +151,8 @@ $(O)/tests/%_test: $(O)/tests/%_test.o $(TEST_HELP) $(O)/libsparring.a
 # A test that looks inside a program names the objects it needs.
 $(O)/tests/spy_test $(O)/tests/spy_calls_test: $(O)/spy/supervise.o $(O)/spy/program.o
 $(O)/tests/bench_stats_test: $(O)/bench/stats.o
-$(O)/tests/cli_values_test: $(patsubst %,$(O)/cli/%.o,value json say input part)
-$(O)/tests/cli_watch_test: $(patsubst %,$(O)/cli/%.o,watch value json say input part)
+$(O)/tests/cli_values_test: $(patsubst %,$(O)/cli/%.o,value json say input part progress)
+$(O)/tests/cli_watch_test: $(patsubst %,$(O)/cli/%.o,watch value json say input part progress)
 $(O)/tests/bench_harness_test: $(patsubst %,$(O)/bench/%.o,harness report stats)
 
 # Programs that tests record or kill: plain, no sanitizer; NAME_static is linked statically.

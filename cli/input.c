@@ -87,9 +87,11 @@ int spr_cli_input_next(struct spr_cli_input *in, struct spr_record *rec)
 		if (got >= 0 || got == -EAGAIN) {
 			in->waits = got == -EAGAIN;
 			in->n_read += got > 0;
+			spr_cli_progress_step(&in->progress, in->n_read);
 			return got > 0;
 		}
 		in->damaged = true;
+		spr_cli_progress_close(&in->progress);
 		spr_cli_say("%s: %s", spr_cli_shown(in->name), spr_error_text());
 		if (got != -EBADMSG)
 			return 0;
@@ -98,6 +100,7 @@ int spr_cli_input_next(struct spr_cli_input *in, struct spr_record *rec)
 
 bool spr_cli_input_verdict(struct spr_cli_input *in, struct spr_verdict *verdict)
 {
+	spr_cli_progress_close(&in->progress);
 	*verdict = (struct spr_verdict)SPR_VERDICT_INIT;
 	if (spr_trace_verdict(in->trace, verdict) < 0)
 		return false;

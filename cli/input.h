@@ -8,12 +8,15 @@
 
 #include <sparring/sparring.h>
 
+#include "cli/progress.h"
+
 struct spr_cli_input {
 	spr_trace             *trace;
 	const char            *name; /* as the user said it */
 	const struct spr_kind *kinds;
 	uint32_t               n_kinds;
 	uint64_t               n_read; /* records so far */
+	struct spr_cli_progress progress; /* open it to have it */
 	int                    fd;
 	bool                   damaged; /* a frame could not be read, or the end is missing */
 	bool                   follow;

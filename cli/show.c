@@ -192,6 +192,8 @@ static int show_file(struct show *show, const char *name)
 	}
 	if (!show->as_json && !show->summary)
 		printf("%12s %7s  %-8s %-11s %s\n", "SECONDS", "PID", "KIND", "CALL", "WHAT");
+	if (!show->follow)
+		spr_cli_progress_open(&in.progress, show->summary);
 	show_records(show, &in);
 	spr_cli_judge_close(&show->judge, &in);
 	if (show->summary)

@@ -28,6 +28,7 @@ static int verdict_of(const char *name, bool as_json)
 	const int status = spr_cli_input_open(&in, name, false);
 	if (status != SPR_CLI_OK)
 		return status;
+	spr_cli_progress_open(&in.progress, true);
 	while (spr_cli_input_next(&in, &rec) > 0)
 		spr_cli_judge_see(&judge, spr_cli_input_kind(&in, rec.kind), &rec);
 	spr_cli_judge_close(&judge, &in);
