@@ -707,13 +707,15 @@ static int do_lookups(void) /* DIR: execvpe against libc's own. d1 has no progra
 	int (*bare)(const char *, char *const *, char *const *) =
 		(int (*)(const char *, char *const *, char *const *))dlsym(libc, "execvpe");
 	char name[300];
+	int fd;
 
 	must(bare && chdir(arg[0]) == 0);
 	must(!mkdir("d3", 0755) && !mkdir("d1", 0755) && !mkdir("d2", 0755));
 	must(symlink("l1", "l1") == 0);
 	close(open("f1", O_CREAT | O_WRONLY, 0644));
 	close(open("d2/p9", O_CREAT | O_WRONLY, 0644));
-	must(dprintf(open("d3/p9", O_CREAT | O_WRONLY, 0755), "exit 200\n") > 0);
+	fd = open("d3/p9", O_CREAT | O_WRONLY, 0755);
+	must(dprintf(fd, "exit 200\n") > 0 && close(fd) == 0); /* open, it could not be executed */
 	for (size_t p = 0; p < sizeof(paths) / sizeof(paths[0]); p++) {
 		if (paths[p])
 			setenv("PATH", paths[p], 1);
