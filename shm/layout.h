@@ -70,7 +70,7 @@
  *   | FINAL   | who settles first: CAS final, lost | the other: the value it finds
  *             up to where records are delivered
  *   | SPACE   | writer: waiters, full fence, load consumed
- *             | collector: consumed, full fence, exchange waiters
+ *             | collector: consumed, full fence, and waiters
  *             no lost wake-up of a writer short of room
  *   | BELL    | writer: bell + 1                   | collector: bell, before arming
  *             that a futex wait returns
@@ -159,7 +159,8 @@ struct spr_ring_header {
 	_Atomic uint32_t low_hole[SPR_RING_CLASSES];
 
 	/* line 3: waiting for room */
-	_Alignas(64) _Atomic uint32_t waiters; /* writers set, collector takes */
+	_Alignas(64) _Atomic uint32_t
+		waiters; /* a bit per lane, below; writers set, collector takes */
 	_Atomic uint32_t space;                /* futex: collector counts up */
 	_Atomic uint32_t slots_ready;          /* slots, descriptors in populated pages */
 	_Atomic uint32_t desc_ready[SPR_RING_CLASSES];
@@ -251,6 +252,14 @@ static_assert(offsetof(struct spr_ring_desc, consumed) == 64, "writer and collec
 static_assert(sizeof(_Atomic uint64_t) == 8 && ATOMIC_LLONG_LOCK_FREE == 2,
               "an atomic in a shared file must be the bare, lock-free word");
 static_assert(SPR_RING_INUSE_WORDS * 8 <= 12 * 1024, "inuse fits before the descriptors");
+
+/* Which bit of waiters, and of the futex wait, is a lane's: woken are those whose room it is (and a
+ * few that share the bit), not all. Who waits for anybody's room adds SPR_WAIT_ANY. */
+#define SPR_WAIT_ANY (1u << 31)
+static inline uint32_t spr_ring_wait_bit(uint64_t owner, uint64_t writer_id)
+{
+	return 1u << (spr_ring_owner_slot(owner) + writer_id) % 31;
+}
 
 /* --- Records ---------------------------------------------------------------------------- */
 

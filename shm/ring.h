@@ -151,6 +151,7 @@ struct spr_ring {
 	uint64_t written_gone, lost_gone, delivered, delivered_bytes, malformed;
 	uint64_t wakes, wakes_missed;
 	uint32_t n_writers;
+	bool     recycled;   /* a segment, since room was last published */
 	uint32_t n_flooding; /* lanes whose open segment is of the largest class, this pass */
 	/* tending */
 	uint64_t probe_due_ns, activity, activity_seen;

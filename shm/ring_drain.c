@@ -695,16 +695,20 @@ static int lanes_end(struct spr_ring *r, const struct spr_ring_taker *taker)
 }
 
 /* Writers short of room look again. */
-static void space_publish(struct spr_ring *r)
+static void space_publish(struct spr_ring *r, uint32_t bits)
 {
 	struct spr_ring_header *h = r->header;
 
+	if (r->recycled)
+		bits |= SPR_WAIT_ANY;
+	r->recycled = false;
 	spr_full_fence(); /* [SPACE] */
-	if (!spr_load_relaxed(&h->waiters))
+	if (!(spr_load_relaxed(&h->waiters) & bits))
 		return;
-	if (spr_exchange_acq_rel(&h->waiters, 0)) { /* [SPACE] */
+	bits &= spr_and_acq_rel(&h->waiters, ~bits); /* [SPACE] */
+	if (bits) {
 		spr_add_relaxed(&h->space, 1);
-		spr_sys(SYS_futex, &h->space, FUTEX_WAKE, INT_MAX);
+		spr_sys(SYS_futex, &h->space, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, bits);
 	}
 }
 
@@ -721,7 +725,7 @@ static void allowance_share(struct spr_ring *r)
 int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, uint64_t *n_records)
 {
 	const uint64_t malformed = r->malformed;
-	bool sealed;
+	bool sealed, settled;
 	int err = 0;
 	int gone_err;
 
@@ -731,17 +735,19 @@ int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, u
 	r->pass++;
 	r->look_again = r->deferred = false;
 	r->n_flooding = 0;
+	settled = r->release_seen != spr_load_acquire(&r->n_released); /* [RELEASE] */
 	spr_shm_ring_settle(r, taker);
 	inuse_each(r, look_each, NULL);
 	while (r->work) {
 		struct spr_ring_lane *lane = r->work;
+		const uint32_t bit = spr_ring_wait_bit(lane->owner, lane->writer_id);
 
 		r->work = lane->work_next;
 		lane->working = false;
 		if (!err)
 			err = lane_drain(r, lane, taker, n_records);
-		space_publish(
-			r); /* not at the end: a pass over eight full lanes takes a millisecond */
+		/* Not at the end: a pass over eight full lanes takes a millisecond. */
+		space_publish(r, bit);
 	}
 	allowance_share(r);
 	gone_err = lanes_end(r, taker);
@@ -750,7 +756,7 @@ int spr_shm_ring_drain(struct spr_ring *r, const struct spr_ring_taker *taker, u
 		r->look_again = true;
 	else if (sealed && !r->deferred)
 		r->sealed_drained = true;
-	space_publish(r);
+	space_publish(r, settled ? ~0u : 0);
 	if (!err && r->malformed != malformed)
 		err = -EPROTO;
 	pthread_mutex_unlock(&r->lock);

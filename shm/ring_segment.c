@@ -82,6 +82,7 @@ void spr_shm_ring_segment_recycle(struct spr_ring *r, uint32_t segment)
 	/* The bit goes before the owner word: whoever claims sets it after its claim. */
 	spr_and_acq_rel(spr_ring_inuse_word(r->map, segment), ~bit);              /* [INUSE] */
 	spr_store_release(&desc->owner, hole ? SPR_OWNER_HOLE : SPR_OWNER_READY); /* [FREE] */
+	r->recycled = true;
 	r->activity++;
 	if (hole) {
 		if (spr_load_relaxed(&r->header->low_hole[cls]) > idx)

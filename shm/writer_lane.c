@@ -352,17 +352,21 @@ static bool within_allowance(const spr_writer *w, const struct spr_lane *lane)
 }
 
 /* Sleep until the collector publishes room, somebody's, for up to ns. */
-static void space_sleep(spr_writer *w, struct spr_lane *lane, uint32_t need, uint64_t ns)
+static void space_sleep(spr_writer *w, struct spr_lane *lane, uint32_t need, uint64_t ns,
+                        uint32_t whose)
 {
 	struct spr_ring_header *header = w->producer->header;
-	const struct timespec timeout = { (time_t)(ns / 1000000000), (long)(ns % 1000000000) };
+	const uint32_t bits = whose | spr_ring_wait_bit(w->producer->area->owner, lane->writer_id);
+	const uint64_t until = spr_clock_monotonic_ns() + ns; /* this futex wait wants a deadline */
+	const struct timespec deadline = { (time_t)(until / 1000000000),
+		                           (long)(until % 1000000000) };
 	const uint32_t space = spr_load_relaxed(&header->space);
 
-	spr_store_release(&header->waiters, 1); /* [SPACE] */
+	spr_or_acq_rel(&header->waiters, bits); /* [SPACE] */
 	spr_full_fence(); /* [SPACE] */
 	if (room_here(lane, need))
 		return;
-	spr_sys(SYS_futex, &header->space, FUTEX_WAIT, space, &timeout);
+	spr_sys(SYS_futex, &header->space, FUTEX_WAIT_BITSET, space, &deadline, NULL, bits);
 }
 
 /* Beyond the allowance the collector is given a while to catch up before the file grows. All who
@@ -379,7 +383,7 @@ static void growth_wait(spr_writer *w, struct spr_lane *lane, uint32_t need)
 	now = spr_clock_monotonic_ns();
 	until = now + GROW_WAIT_NS;
 	while (now < until && !room_here(lane, need) && !within_allowance(w, lane)) {
-		space_sleep(w, lane, need, until - now);
+		space_sleep(w, lane, need, until - now, 0);
 		now = spr_clock_monotonic_ns();
 	}
 }
@@ -420,7 +424,7 @@ static int lane_stall(spr_writer *w, struct spr_lane *lane, uint32_t need, uint3
 
 		if (!for_ever && (uint64_t)lane->stall_left_us * 1000 < ns)
 			ns = (uint64_t)lane->stall_left_us * 1000;
-		space_sleep(w, lane, need, ns);
+		space_sleep(w, lane, need, ns, SPR_WAIT_ANY);
 		us = (uint32_t)((spr_clock_monotonic_ns() - from) / 1000) + 1;
 		lane->stall_left_us -= us < lane->stall_left_us ? us : lane->stall_left_us;
 		if (room_here(lane, need))
