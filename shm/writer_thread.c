@@ -131,16 +131,20 @@ static spr_writer *writer_take(spr_producer *p)
 
 static void writer_fill(spr_producer *p, spr_writer *w)
 {
+	uint32_t tid = 0;
+
 	w->gate = &p->header->gate;
 	w->flags = p->ring_flags & SPR_RING_UNSTAMPED ? 0 : SPR_WRITER_STAMPED;
 	if (p->fence || (p->ring_flags & SPR_RING_FENCE) || spr_load_relaxed(&p->confined))
 		w->flags |= SPR_WRITER_FENCE;
 	w->record_bytes_max = p->record_bytes_max;
 	w->pid = p->area->pid;
-	spr_store_relaxed(&w->tid, 0);
+	if (!spr_load_relaxed(&p->confined))
+		tid = (uint32_t)spr_sys(SYS_gettid);
 	/* A vfork child makes it for its parent's thread, whose id it cannot know. */
-	if (!spr_load_relaxed(&p->confined) && pid_now() == p->area->pid)
-		spr_store_relaxed(&w->tid, (uint32_t)spr_sys(SYS_gettid));
+	if (tid && tid != p->area->pid && pid_now() != p->area->pid)
+		tid = 0;
+	spr_store_relaxed(&w->tid, tid);
 	spr_compiler_barrier(); /* last: a handler that finds it set finds all of it */
 	w->producer = p;
 }
