@@ -174,7 +174,7 @@ static int64_t ours_is_at(struct spr_walk *w, uint64_t at)
 	got = spr_source_get(w->source, at, n + 8u, &bytes);
 	if (got < n + 8)
 		return got < 0 ? got : 0;
-	return spr_get32(bytes + n + 4) == spr_format_crc32(bytes + 8, n - 4);
+	return spr_format_sum_is_right(bytes, n + 8u);
 }
 
 /* Where the next frame of ours begins behind `from`, or where the bytes end. */
@@ -362,7 +362,7 @@ static int later_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)
 	got = spr_source_get(w->source, w->at, n + 8u, &bytes);
 	if (got < n + 8)
 		return got < 0 ? (int)got : short_of(w, item);
-	if (spr_get32(bytes + n + 4) != spr_format_crc32(bytes + 8, n - 4))
+	if (!spr_format_sum_is_right(bytes, n + 8u))
 		return damage(w, "a frame of an unknown sort");
 	w->at += n + 8u;
 	entry_note(w, n + 8u, 0);
