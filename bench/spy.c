@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,10 +25,12 @@ extern char **environ;
 
 enum how { UNTRACKED, PRELOADED, RECORDED };
 
-enum { SPY_MS, SPY_LOOP_MS, SPY_RECORDS };
+enum { SPY_MS, SPY_ALL_CPU_MS, SPY_LOOP_MS, SPY_CPU_MS, SPY_RECORDS };
 static const struct spr_bench_figure figures_[] = {
 	{ "ms", "ms, the whole command" },
+	{ "cpu_ms", "ms CPU of everybody" },
 	{ "loop_ms", "ms, inside the target" },
+	{ "loop_cpu_ms", "ms CPU, inside the target" },
 	{ "records", "records in the trace" },
 };
 
@@ -36,11 +39,13 @@ static const char *folder(void)
 	return spr_bench_tmpfs() ? spr_bench_tmpfs() : spr_bench_disk();
 }
 
-/* Run args with stdout going to `out`, and what is in env besides. Milliseconds, or -1. */
-static double command_run(char *const args[], char *const env[], const char *out)
+/* Run args in this environment, with stdout going to `out`. Fills in the time that took and the CPU
+ * time of all that was started and waited for. */
+static int command_run(char *const args[], char *const env[], const char *out, double *figures)
 {
 	posix_spawn_file_actions_t files;
-	const double from = spr_bench_now_ns() / 1e6;
+	const double from = spr_bench_now_ns();
+	struct rusage usage;
 	int status, err;
 	pid_t pid;
 
@@ -48,12 +53,15 @@ static double command_run(char *const args[], char *const env[], const char *out
 	posix_spawn_file_actions_addopen(&files, 1, out, O_WRONLY | O_CREAT | O_TRUNC, 0600);
 	err = posix_spawn(&pid, args[0], &files, NULL, args, env);
 	posix_spawn_file_actions_destroy(&files);
-	if (err || waitpid(pid, &status, 0) < 0)
-		return spr_bench_say(-1, "%s: could not be started", args[0]);
+	if (err || wait4(pid, &status, 0, &usage) < 0)
+		return spr_bench_say(-ECHILD, "%s: could not be started", args[0]);
+	figures[SPY_MS] = (spr_bench_now_ns() - from) / 1e6;
+	figures[SPY_ALL_CPU_MS] = 1e3 * (double)(usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) +
+	                          1e-3 * (double)(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 	if (!WIFEXITED(status) || WEXITSTATUS(status))
-		return spr_bench_say(-1, "%s ... %s: ended with status %#x", args[0], args[1],
+		return spr_bench_say(-ECHILD, "%s ... %s: ended with status %#x", args[0], args[1],
 		                     (unsigned)status);
-	return spr_bench_now_ns() / 1e6 - from;
+	return 0;
 }
 
 /* Records of one kind ("file") in which the target's work shows: those that name `path`. */
@@ -88,17 +96,18 @@ struct spy_plan {
 	char     what[8], n[8]; /* the client's arguments */
 };
 
-/* The target's own words, where it has any: how long its loop took. */
-static double loop_ms(const char *out)
+/* The target's own words: how long its loop took, by the clock and of its CPU time. */
+static void loop_read(const char *out, double *figures)
 {
 	FILE *f = fopen(out, "re");
-	double ns = 0;
+	double wall, cpu;
 
-	if (!f || fscanf(f, "%lf", &ns) != 1)
-		ns = 0;
+	if (f && fscanf(f, "%lf %lf", &wall, &cpu) == 2) {
+		figures[SPY_LOOP_MS] = wall / 1e6;
+		figures[SPY_CPU_MS] = cpu / 1e6;
+	}
 	if (f)
 		fclose(f);
-	return ns / 1e6;
 }
 
 static int spy_measure(const struct spr_bench_arm *arm, double *figures)
@@ -110,6 +119,7 @@ static int spy_measure(const struct spr_bench_arm *arm, double *figures)
 	char *args[] = { sparring, record, quiet, o, trace, end, client, what, n, path, NULL };
 	char *env[256], **first = plan->how == RECORDED ? args : args + 6;
 	unsigned n_env = 0;
+	int err;
 
 	snprintf(sparring, sizeof(sparring), "%s/../sparring", spr_bench_dir());
 	snprintf(client, sizeof(client), "%s/client", spr_bench_dir());
@@ -124,11 +134,11 @@ static int spy_measure(const struct spr_bench_arm *arm, double *figures)
 	if (plan->how == PRELOADED)
 		env[n_env++] = preload;
 	env[n_env] = NULL;
-	figures[SPY_MS] = command_run(first, env, out);
-	if (figures[SPY_MS] < 0)
-		return -ECHILD;
+	err = command_run(first, env, out, figures);
+	if (err)
+		return err;
 	if (opens)
-		figures[SPY_LOOP_MS] = loop_ms(out);
+		loop_read(out, figures);
 	if (plan->how != RECORDED)
 		return 0;
 	const int64_t n_records = records_count(trace, path);
@@ -164,6 +174,8 @@ static const struct spr_bench_arm opens_arms[] = {
 static const struct spr_bench_claim opens_claims[] = {
 	{ .what = "recorded / untracked, inside the target", .figure = SPY_LOOP_MS,
 	  .a = "recorded", .b = "untracked", .want = SPR_BENCH_AT_MOST, .target = 1.06 },
+	{ .what = "recorded / untracked, CPU inside the target", .figure = SPY_CPU_MS,
+	  .a = "recorded", .b = "untracked" },
 	{ .what = "recorded / untracked, the whole command", .figure = SPY_MS,
 	  .a = "recorded", .b = "untracked" },
 	{ .what = "ms that the command adds before and after", .figure = SPY_MS,
@@ -183,6 +195,8 @@ static const struct spr_bench_claim spawns_claims[] = {
 	{ .what = "recorded above the library that does nothing", .a = "recorded",
 	  .a_less = "a library that does nothing", .b = "untracked",
 	  .want = SPR_BENCH_AT_MOST, .target = 0.06 },
+	{ .what = "the same in CPU of everybody", .figure = SPY_ALL_CPU_MS, .a = "recorded",
+	  .a_less = "a library that does nothing", .b = "untracked" },
 };
 
 static const struct spr_bench_group groups[] = {
@@ -190,7 +204,7 @@ static const struct spr_bench_group groups[] = {
 	  .question = "20,000 open and close in a dynamic program, recorded or not",
 	  .rounds = 15,
 	  .figures = figures_,
-	  .n_figures = 3,
+	  .n_figures = SPR_BENCH_N(figures_),
 	  .arms = opens_arms,
 	  .n_arms = SPR_BENCH_N(opens_arms),
 	  .claims = opens_claims,
@@ -199,7 +213,7 @@ static const struct spr_bench_group groups[] = {
 	  .question = "1,000 small programs spawned, recorded or not",
 	  .rounds = 7,
 	  .figures = figures_,
-	  .n_figures = 3,
+	  .n_figures = SPR_BENCH_N(figures_),
 	  .arms = spawns_arms,
 	  .n_arms = SPR_BENCH_N(spawns_arms),
 	  .claims = spawns_claims,
