@@ -202,6 +202,8 @@ SPR_HIDE extern void *_Atomic spr_spy_next_known[SPR_N_ROWS];
 SPR_HIDE void *spr_spy_next(enum spr_row_number n);
 /* The same for any name; not remembered. */
 SPR_HIDE void *spr_spy_next_find(const char *name);
+/* The definition that the program itself calls: of malloc it may have its own. */
+SPR_HIDE void *spr_spy_next_find_first(const char *name);
 /* Before anybody else's constructor: hide from those who want no library before theirs. */
 SPR_HIDE void spr_spy_next_rename(void);
 

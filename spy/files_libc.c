@@ -4,7 +4,8 @@
  *
  * The library is linked to nothing, so it asks for no version of anything: a program that brings
  * an older libc of its own (a bundle, a container's) loads it as quietly as any. What such a libc
- * lacks is answered as if it had failed.
+ * lacks is answered as if it had failed. Found from the front, as the program finds them: what we
+ * take from malloc the program gives to its own free.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -23,7 +24,7 @@ static void *libc(unsigned which)
 	void *at = spr_load_relaxed(&found[which]);
 
 	if (spr_unlikely(!at)) {
-		at = spr_spy_next_find(names[which]);
+		at = spr_spy_next_find_first(names[which]);
 		spr_store_relaxed(&found[which], at);
 	}
 	return at;

@@ -153,15 +153,27 @@ static void *search(const struct link_map *from, const struct link_map *end, con
 	return NULL;
 }
 
+static const struct link_map *first_map(void)
+{
+	const struct link_map *map = own_map();
+
+	while (map && map->l_prev)
+		map = map->l_prev;
+	return map;
+}
+
 /* Behind us; where we were loaded late (dlopen) everything stands in front of us. */
 void *spr_spy_next_find(const char *name)
 {
-	const struct link_map *own = own_map(), *first = own;
+	const struct link_map *own = own_map();
 	void *found = own ? search(own->l_next, NULL, name) : NULL;
 
-	while (first && first->l_prev)
-		first = first->l_prev;
-	return found || !own ? found : search(first, own, name);
+	return found || !own ? found : search(first_map(), own, name);
+}
+
+void *spr_spy_next_find_first(const char *name)
+{
+	return search(first_map(), NULL, name);
 }
 
 /* AddressSanitizer's library ends a program in which another library stands before it, a thing it

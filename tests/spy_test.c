@@ -358,6 +358,16 @@ static void posix_spawn_gives_what_libc_gives(void **state)
 	spied_drop(s);
 }
 
+static void an_allocator_of_the_programs_own_is_used(void **state)
+{
+	struct spied *s = spied_run(spied_program("own_malloc"));
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_STAT, "/usr/./lib/..");
+	spied_drop(s);
+}
+
 static void execvp_searches_as_libc_does(void **state)
 {
 	struct spied *s;
@@ -767,6 +777,7 @@ int main(void)
 		cmocka_unit_test(a_child_gets_our_variables_and_no_more),
 		cmocka_unit_test(the_users_preload_stays_in_front),
 		cmocka_unit_test(posix_spawn_gives_what_libc_gives),
+		cmocka_unit_test(an_allocator_of_the_programs_own_is_used),
 		cmocka_unit_test(execvp_searches_as_libc_does),
 		cmocka_unit_test(children_made_without_libc_are_seen),
 		cmocka_unit_test(children_forked_in_a_handler_are_seen),
