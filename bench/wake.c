@@ -32,7 +32,7 @@ static const struct spr_bench_figure wake_figures[] = {
 struct way {
 	const char *disable; /* as SPARRING_DISABLE */
 	uint32_t    flags;
-	bool        dozes; /* else it sleeps at once */
+	bool        dozes; /* all the time; else it sleeps at once */
 	bool        loop;  /* waits in poll(2) for the collector's descriptor */
 	bool        crowded; /* two threads that compute beside it, as compressors do */
 };
@@ -201,8 +201,7 @@ static int ring_measure(const struct spr_bench_arm *arm, double *figures)
 		return spr_bench_say(err, "%s", spr_error_text());
 	if (way->disable && c->waiter->hears_words)
 		return spr_bench_say(-EINVAL, "SPARRING_DISABLE came too late");
-	if (!way->dozes)
-		c->doze_ns = 0;
+	c->doze_ns = way->dozes ? SPR_NEVER : 0;
 	for (unsigned i = 0; way->crowded && i < 2; i++)
 		crowd[i] = crowd_start(i);
 	const pid_t pid = writer_start(s, spr_channel_address(ch), -1);
