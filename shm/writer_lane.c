@@ -28,6 +28,10 @@ static void lane_resync(struct spr_lane *lane)
 	if (!lane->desc || committed <= lane->head)
 		return;
 	memcpy(&header, lane->base + (lane->head & lane->mask), 8);
+	/* By the one record that was open, within the room it had; else it is not our commit, but
+	 * somebody's scribble. */
+	if (committed > lane->limit || committed - lane->head != spr_rec_room(header))
+		return;
 	if (((lane->seq ^ header >> 40) & SPR_REC_SEQ_MASK) == 0)
 		lane->seq++;
 	lane->head = committed;
