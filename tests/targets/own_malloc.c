@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/atomic.h"
+
 #define MAGIC 0x6d616c6c6f63ull
 
 struct head { /* in front of each block */
@@ -19,13 +21,12 @@ struct head { /* in front of each block */
 };
 
 static _Alignas(16) char heap[16 << 20];
-static size_t used;
+static _Atomic size_t used;
 
 void *malloc(size_t n)
 {
 	struct head *h;
-	const size_t at = __atomic_fetch_add(&used, (n + sizeof(*h) + 15) & ~(size_t)15,
-	                                     __ATOMIC_RELAXED);
+	const size_t at = spr_add_relaxed(&used, (n + sizeof(*h) + 15) & ~(size_t)15);
 
 	if (at + n + sizeof(*h) > sizeof(heap)) {
 		errno = ENOMEM;
