@@ -244,7 +244,7 @@ const struct spr_feature spr_features[] = {
 	  test_io_uring_multishot },
 	{ "membarrier", "records without a fence; without: about 9 ns more for each",
 	  test_membarrier },
-	{ "populate", "room is checked before it is touched; without: by fallocate",
+	{ "populate", "room is made before it is touched; without: page by page, by a futex call",
 	  test_populate },
 	{ "punch", "space of a drained backlog is given back; without: kept for reuse",
 	  test_punch },

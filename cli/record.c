@@ -252,8 +252,9 @@ static void report(const struct record *r, const struct spr_cli_session *s)
 		return;
 	verdict_words(s, words);
 	int n = snprintf(line, sizeof(line),
-	                 "sparring: %" PRIu64 " records, %zu processes, %s: %s\n",
-	                 st->delivered + s->n_own, s->n_processes, words, spr_cli_shown(file));
+	                 "sparring: %" PRIu64 " records, %zu process%s, %s: %s\n",
+	                 st->delivered + s->n_own, s->n_processes, s->n_processes == 1 ? "" : "es",
+	                 words, spr_cli_shown(file));
 	if (r->verbose)
 		n += snprintf(line + n, sizeof(line) - (size_t)n,
 		              "sparring: %u writers, %" PRIu64 " bytes, %" PRIu64 " written, "

@@ -3,7 +3,7 @@ mkfifo go # the daemon waits in its shell, alone, until the recording has ended
 "$SPARRING" record -- sh -c 'setsid sh -c ": >started; read x <go; : >file; cat file; echo \$? >late; sleep 20" &
 	echo $! >pid; while [ ! -e started ]; do sleep 0.02; done; exit 4' 2>err
 echo "=> $?"
-sed 's/[0-9]\+ records, [0-9]\+ processes/N records, N processes/' err
+sed 's/[0-9]\+ records, [0-9]\+ process[es]*/N records, N processes/' err
 pid=$(cat pid)
 kill -0 "$pid" || echo "it waited for the daemon"
 "$SPARRING" verdict sparring.spr >verdict

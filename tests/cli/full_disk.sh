@@ -14,7 +14,7 @@ unshare -rm bash -c '
 			for i in \$(seq 100); do [ \$(size) = \$began ] || break; sleep 0.1; done
 		done; echo the target ends well; exit 6" 2>err
 	echo "=> $?"
-	sed "s/part-[0-9a-f]*/part-XXXXXXXX/; s/[0-9]\+ records, [0-9]\+ processes/N records, N processes/; s/lost: [0-9]*; //" err
+	sed "s/part-[0-9a-f]*/part-XXXXXXXX/; s/[0-9]\+ records, [0-9]\+ process[es]*/N records, N processes/; s/lost: [0-9]*; //" err
 	ls disk | sed "s/part-[0-9a-f]*/part-XXXXXXXX/"
 	"$SPARRING" show --json disk/a.spr.part-* 2>/dev/null >json
 	echo "=> $?"

@@ -10,4 +10,4 @@ echo "=> $?"
 paths alone.spr | sed 's|.*/|alone |'
 paths inner.spr | sed 's|.*/|inner |'
 paths outer.spr | sed 's|.*/|outer |'
-sed 's/.*processes, //; s/[a-z]*\.spr/FILE/' alone inner outer
+sed 's/.*process[es]*, //; s/[a-z]*\.spr/FILE/' alone inner outer
