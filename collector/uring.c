@@ -8,9 +8,10 @@
  * like any other. wait() then says so and the collector goes on with plain.c.
  *
  * A ring with DEFER_TASKRUN completes nothing behind its owner's back: no other system call of
- * the thread is interrupted (EINTR) by our wakes. Its price is that one thread alone may use it;
- * when the collector moves to another thread, wait() answers -EXDEV and is given a new ring.
- * Kernels before 6.1, and collectors that move often, get a ring without.
+ * the thread is interrupted (EINTR) by our wakes; one soon after the ring was closed may be. Its
+ * price is that one thread alone may use it; when the collector moves to another thread, wait()
+ * answers -EXDEV and the collector gets a new ring. Kernels before 6.1, and collectors that move
+ * often, get a ring without.
  *
  * A futex wait that stands is never renewed: the kernel compares the word only when the wait is
  * put in place, after that any wake of the word ends it. One that the collector has lost interest

@@ -932,6 +932,29 @@ static void descriptor_is_readable_at_the_times_step_would_wake(void **state)
 	close(fds[1]);
 }
 
+/* A completion that is carried to the thread by force ends its epoll_wait() with EINTR. */
+static void wake_does_not_interrupt_what_the_application_does(void **state)
+{
+	struct rig *r = *state;
+	const int fd = spr_collector_fd(r->c);
+	const int other = epoll_create1(EPOLL_CLOEXEC);
+	struct epoll_event event;
+	struct later l;
+
+	r->c->doze_ns = 0;
+	settle(r, fd);
+	/* The ring of the last case is taken apart behind our back, which does interrupt, once. */
+	while (epoll_wait(other, &event, 1, 50) < 0)
+		continue;
+	silence_timer(r);
+	later(&l, commit_later, r->a);
+	assert_int_equal(epoll_wait(other, &event, 1, 100), 0);
+	pthread_join(l.thread, NULL);
+	assert_int_equal(readable(fd, 5000), 1);
+	assert_int_equal(settle(r, fd), 1);
+	close(other);
+}
+
 static void descriptor_is_quiet_while_a_sink_wants_no_more(void **state)
 {
 	struct rig *r = *state;
@@ -1159,6 +1182,7 @@ static const struct CMUnitTest cases[] = {
 	CASE(descriptor_asked_for_late_knows_what_is_there),
 	CASE(descriptor_works_edge_triggered),
 	CASE(descriptor_is_readable_at_the_times_step_would_wake),
+	CASE(wake_does_not_interrupt_what_the_application_does),
 	CASE(descriptor_is_quiet_while_a_sink_wants_no_more),
 	CASE(descriptor_shows_the_backstop_too),
 	CASE(channels_are_added_between_steps),
