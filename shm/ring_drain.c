@@ -655,8 +655,8 @@ static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
 	}
 	if (lane->head)
 		return 0;
-	/* Also if it was in the list already: it has had a segment since. */
-	lane->idle_pass = r->pass;
+	lane->idle_pass =
+		r->pass; /* also if it was in the list already: it has had a segment since */
 	if (!lane->ending) {
 		lane->ending = true;
 		lane->end_next = r->ending;

@@ -19,11 +19,16 @@ void sleep_us(uint64_t us)
 		;
 }
 
+bool is_emulated(void)
+{
+	return getenv("EMULATOR") != NULL;
+}
+
 uint32_t test_count(uint32_t quick, uint32_t in_long)
 {
 	const uint32_t n = test_long() ? in_long : quick;
 
-	return UNDER_TSAN || UNDER_ASAN ? (n + 9) / 10 : n;
+	return UNDER_TSAN || UNDER_ASAN || is_emulated() ? (n + 9) / 10 : n;
 }
 
 void *shared_memory(size_t n_bytes)

@@ -96,7 +96,9 @@ int put_record(spr_writer *w, struct tally *t, uint32_t source, uint32_t bytes);
 int open_record(spr_writer *w, struct tally *t, uint32_t source, uint32_t bytes,
                 struct spr_slot *slot);
 int end_record(spr_writer *w, struct tally *t, uint32_t source, struct spr_slot *slot);
-/* quick or long variant of a count, divided under a sanitizer. */
+/* Under qemu-user (make aarch64): no store buffers to be seen, no ptrace, and slow. */
+bool is_emulated(void);
+/* quick or long variant of a count, divided under a sanitizer or an emulator. */
 uint32_t test_count(uint32_t quick, uint32_t in_long);
 
 /* --- Check: the sink that believes nothing --------------------------------------------- */
