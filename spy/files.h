@@ -64,7 +64,8 @@ SPR_HIDE const struct spr_spy_row *spr_spy_row_by_nr(long nr);
 #define SPR_SPY_SCRATCHES    16u
 #define SPR_SPY_SCRATCH      4096u
 
-#define SPR_SPY_FDS 16u
+#define SPR_SPY_FDS    16u
+#define SPR_SPY_BLOCKS 128u
 
 struct spr_spy_fd { /* what directory a descriptor was open on: files_fd.c */
 	_Atomic uint32_t seq; /* odd: being written; 0: empty. [FD] */
@@ -85,6 +86,7 @@ struct spr_spy_page {
 	_Atomic uint32_t scratches;   /* bit n: scratch n is in use */
 	uint32_t         cwd_bytes;
 	_Atomic uint32_t renames;     /* made by this process */
+	_Atomic uint32_t readable[SPR_SPY_BLOCKS]; /* addresses >> 16 that were proved */
 	_Alignas(4096) char cwd[4096];
 	struct spr_spy_fd fd[SPR_SPY_FDS];
 	char scratch[SPR_SPY_SCRATCHES][SPR_SPY_SCRATCH];
@@ -161,8 +163,22 @@ SPR_HIDE void spr_spy_path_find(struct spr_spy *spy, struct spr_spy_path *p, int
                                 const char *path, bool fresh);
 /* What a link in /proc says. */
 SPR_HIDE void spr_spy_path_link(struct spr_spy *spy, struct spr_spy_path *p, const char *link);
-/* Can this be the address of a string? What the kernel answers EFAULT to must not kill us. */
-SPR_HIDE bool spr_spy_pointer_ok(const void *pointer);
+/* Can this be read? What the kernel answers EFAULT to must not kill us. Asked once per 64 KiB of
+ * memory, by a system call that reads and does nothing: a page that has gone since, or has no
+ * access beside one that has, is not noticed. */
+SPR_HIDE bool spr_spy_pointer_prove(const void *pointer);
+static inline bool spr_spy_pointer_ok(const void *pointer)
+{
+	const uintptr_t at = (uintptr_t)pointer, block = at >> 16;
+	const struct spr_spy_page *page = spr_spy_state.page;
+
+	if (at - (uintptr_t)__builtin_frame_address(0) < 1u << 15)
+		return true; /* in a frame above this one, or in main's arguments */
+	if (spr_likely(block && page &&
+	               spr_load_relaxed(&page->readable[block % SPR_SPY_BLOCKS]) == block))
+		return true;
+	return spr_spy_pointer_prove(pointer);
+}
 SPR_HIDE void spr_spy_path_drop(struct spr_spy *spy, struct spr_spy_path *p);
 SPR_HIDE uint32_t spr_spy_path_bytes(const struct spr_spy_path *p);
 /* SPR_SPY_SCRATCH bytes of the process; NULL: all are in use. A longjmp over its user loses one. */

@@ -20,11 +20,20 @@ char spr_spy_root[4096]; /* what chroot put in front of every path; survives for
 
 __thread uint32_t spr_spy_cwd_borrowed __attribute__((tls_model("initial-exec")));
 
-/* Addresses no string can have: the first 64 KiB and what is not user space. An address between
- * them that is not mapped kills the target here, where the kernel would have said EFAULT. */
-bool spr_spy_pointer_ok(const void *pointer)
+/* rt_sigprocmask with a `how` that is none copies the set before it refuses. */
+bool spr_spy_pointer_prove(const void *pointer)
 {
-	return (uintptr_t)pointer >= 0x10000 && (uintptr_t)pointer < 1ull << 47;
+	struct spr_spy *spy = &spr_spy_state;
+	const uintptr_t at = (uintptr_t)pointer;
+
+	if (at < 0x10000 || at >= 1ull << 47)
+		return false;
+	if (!spy->page || spr_load_relaxed(&spy->confined))
+		return true;
+	if (spr_sys(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) == -EFAULT)
+		return false;
+	spr_store_relaxed(&spy->page->readable[(at >> 16) % SPR_SPY_BLOCKS], (uint32_t)(at >> 16));
+	return true;
 }
 
 static uint32_t scratch_claim(struct spr_spy *spy)

@@ -239,6 +239,14 @@ static int do_bad_pointers(void)
 	char *volatile none = NULL, *volatile bad = (char *)8, *volatile high = (char *)-4096;
 	static char path[40000];
 
+	char *guard = mmap(NULL, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	char *volatile gone = mmap((void *)0x123456780000, 4096, PROT_READ,
+	                           MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+
+	must(munmap(gone, 4096) == 0);
+	must(open(guard, O_RDONLY) == -1 && errno == EFAULT);
+	must(open(gone, O_RDONLY) == -1 && errno == EFAULT);
+	must(open(gone + 5, O_RDONLY) == -1 && errno == EFAULT);
 	must(open(none, O_RDONLY) == -1 && errno == EFAULT);
 	must(open(bad, O_RDONLY) == -1 && errno == EFAULT);
 	must(open(high, O_RDONLY) == -1 && errno == EFAULT);
