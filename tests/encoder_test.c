@@ -984,6 +984,87 @@ static void memory_is_bounded_behind_a_slow_disk(void **state)
 	test_bytes_release(&b);
 }
 
+/* --- Behind a real ring --------------------------------------------------------------------------- */
+
+struct flood {
+	spr_producer *producer;
+	uint32_t      n;
+};
+
+static void *flood_write(void *arg)
+{
+	const struct flood *f = arg;
+	uint8_t data[60];
+
+	for (uint32_t i = 0; i < f->n; i++) {
+		memset(data, (int)i, sizeof(data));
+		memcpy(data, &i, sizeof(i));
+		check(!spr_write(spr_writer_here(f->producer), 0, data, 20 + i % 40));
+	}
+	return NULL;
+}
+
+/* Frames of 8 MiB out of a ring of 1 MiB, before a disk that is slow now and then: batches must go
+ * back long before their frame is full, and the writers wait instead of losing. */
+static void a_small_ring_feeds_large_frames(void **state)
+{
+	struct spr_channel_options co = SPR_CHANNEL_OPTIONS_INIT;
+	struct spr_encoder_options o = SPR_ENCODER_OPTIONS_INIT;
+	const uint32_t n = test_long() ? 2000000 : 200000;
+	struct test_bytes b = { .delay_us = 2000 };
+	struct spr_sink sink = SPR_SINK_INIT;
+	struct test_records back = { 0 };
+	struct spr_verdict v;
+	uint32_t next[64] = { 0 };
+	pthread_t threads[2];
+	spr_collector *c;
+	struct flood f;
+	spr_channel *ch;
+	spr_encoder *e;
+	int64_t got = 0;
+
+	(void)state;
+	co.capacity_bytes = 1 << 20;
+	co.stall_ms = UINT32_MAX;
+	assert_int_equal(spr_channel_open(&ch, "ring:", &co), 0);
+	o.workers = 2;
+	e = encoder_make(&b, o);
+	assert_int_equal(spr_encoder_sink(e, &sink), 0);
+	assert_int_equal(spr_collector_open(&c, 0), 0);
+	assert_int_equal(spr_collector_add(c, ch, &sink), 0);
+	assert_int_equal(spr_attach(&f.producer, spr_channel_address(ch)), 0);
+	f.n = n;
+	for (size_t i = 0; i < 2; i++)
+		assert_int_equal(pthread_create(&threads[i], NULL, flood_write, &f), 0);
+	for (uint64_t taken = 0; taken < 2ull * n; taken += (uint64_t)got) {
+		got = spr_collector_step(c, 20000);
+		assert_true(got > 0 || got == 0);
+	}
+	for (size_t i = 0; i < 2; i++)
+		pthread_join(threads[i], NULL);
+	spr_detach(f.producer);
+	assert_int_equal(spr_channel_seal(ch), 0);
+	while ((got = spr_collector_step(c, 1000)) >= 0)
+		;
+	assert_int_equal(got, -ENODATA);
+	assert_int_equal(spr_collector_close(c), 0);
+	assert_int_equal(spr_encoder_close(e, NULL), 0);
+	assert_int_equal(spr_channel_close(ch), 0);
+	read_back(&b, &back, &v);
+	assert_int_equal(v.reasons, 0);
+	assert_int_equal(back.n, 2ull * n);
+	for (size_t i = 0; i < back.n; i++) {
+		const struct spr_record *r = &back.recs[i];
+		uint32_t value;
+
+		memcpy(&value, r->data, 4);
+		assert_int_equal(value, next[r->writer % 64]++);
+		assert_int_equal(r->bytes, 20 + value % 40);
+	}
+	test_records_release(&back);
+	test_bytes_release(&b);
+}
+
 static void workers_take_no_signal(void **state)
 {
 	struct spr_encoder_options o = SPR_ENCODER_OPTIONS_INIT;
@@ -1041,6 +1122,7 @@ int main(void)
 		cmocka_unit_test(what_was_synced_can_be_read),
 		cmocka_unit_test(the_verdict_is_what_was_seen_and_what_was_told),
 		cmocka_unit_test(memory_is_bounded_behind_a_slow_disk),
+		cmocka_unit_test(a_small_ring_feeds_large_frames),
 		cmocka_unit_test(workers_take_no_signal),
 	};
 
