@@ -7,9 +7,10 @@
  *
  * Records are made beforehand from a fixed seed, put without a copy (-c: with one), with a tick
  * behind every 4,096 of them (as a collector's passes would be), written to nowhere. Each row: the
- * median of the rounds. wall and cpu: ns per record, cpu of all threads; bytes: per record, in the
- * file; decode: cpu ns per record through spr_trace_next(). Floors in the same run: a memcpy of the
- * records' bytes, and zstd alone on them, rows as they are.
+ * median of the rounds. wall and cpu: ns per record, cpu of all threads (user: without the kernel,
+ * which gives fresh memory to each round's encoder); bytes: per record, in the file; decode: cpu ns
+ *per record through spr_trace_next(). Floors in the same run: a memcpy of the records' bytes, and
+ *zstd alone on them, rows as they are.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -42,7 +43,7 @@ struct input {
 };
 
 struct row {
-	double wall, cpu, bytes, decode;
+	double wall, cpu, user, bytes, decode;
 };
 
 static uint64_t state = 0x5350415252494e47;
@@ -247,6 +248,14 @@ static void decode(const struct input *in, int fd)
 	spr_trace_close(t);
 }
 
+static double user(void)
+{
+	struct rusage u;
+
+	getrusage(RUSAGE_SELF, &u);
+	return (double)u.ru_utime.tv_sec * 1e9 + (double)u.ru_utime.tv_usec * 1e3;
+}
+
 static int compare(const void *a, const void *b)
 {
 	const double x = *(const double *)a, y = *(const double *)b;
@@ -271,21 +280,24 @@ static void measure(const struct input *in, const struct options *o)
 
 	for (uint32_t i = 0; i < o->rounds; i++) {
 		const int fd = memfd_create("encode", MFD_CLOEXEC);
-		double wall = now(), work = cpu();
+		double wall = now(), work = cpu(), in_user = user();
 
 		encode(in, o, fd);
 		rows[i].wall = (now() - wall) / n;
 		rows[i].cpu = (cpu() - work) / n;
+		rows[i].user = (user() - in_user) / n;
 		rows[i].bytes = (double)lseek(fd, 0, SEEK_END) / n;
 		work = cpu();
 		decode(in, fd);
 		rows[i].decode = (cpu() - work) / n;
 		close(fd);
 	}
-	printf("%-6s level %2d  workers %2u  wall %6.1f ns  cpu %6.1f ns  %6.2f bytes  decode "
+	printf("%-6s level %2d  workers %2u  wall %6.1f ns  cpu %6.1f ns (user %5.1f)  %6.2f bytes "
+	       " decode "
 	       "%6.1f ns\n",
 	       o->kind, o->level, o->workers, median(rows, o->rounds, offsetof(struct row, wall)),
 	       median(rows, o->rounds, offsetof(struct row, cpu)),
+	       median(rows, o->rounds, offsetof(struct row, user)),
 	       median(rows, o->rounds, offsetof(struct row, bytes)),
 	       median(rows, o->rounds, offsetof(struct row, decode)));
 }

@@ -239,6 +239,7 @@ SPR_API int spr_encoder_open(spr_encoder **out, const struct spr_encoder_options
 {
 	struct spr_encoder_options o;
 	const struct spr_form *form;
+	pthread_condattr_t monotonic;
 	spr_encoder *e;
 	int err;
 
@@ -254,7 +255,10 @@ SPR_API int spr_encoder_open(spr_encoder **out, const struct spr_encoder_options
 	if (!e)
 		return -ENOMEM;
 	pthread_mutex_init(&e->lock, NULL);
-	pthread_cond_init(&e->work, NULL);
+	pthread_condattr_init(&monotonic);
+	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+	pthread_cond_init(&e->work, &monotonic);
+	pthread_condattr_destroy(&monotonic);
 	pthread_cond_init(&e->room, NULL);
 	spr_store_open(&e->store);
 	e->feeder.store = &e->store;

@@ -80,8 +80,8 @@ struct spr_format_totals {
 };
 
 uint32_t spr_format_crc32(const void *bytes, size_t n_bytes);
-/* The checksum at the end of a skippable frame of ours; n_bytes >= 16. A fuzzer would never get past
- * it: in its build every checksum is right. */
+/* The checksum at the end of a skippable frame of ours; n_bytes >= 16. A fuzzer would never get
+ * past it: in its build every checksum is right. */
 bool spr_format_sum_is_right(const uint8_t *frame, size_t n_bytes);
 
 static inline void spr_put32(uint8_t *at, uint32_t v)

@@ -12,6 +12,9 @@
 #include "base/error.h"
 #include "base/kinds.h"
 
+/* Behind the longest record the row has room for all numbers of a kind: only text is measured, and
+ * the whole at the end. */
+#define ROW_ROOM (SPR_RECORD_BYTES_MAX + SPR_KIND_FIELDS_MAX * 16u)
 #define SECTION_HEAD 12u
 #define CONTENT_HEAD 16u
 
@@ -461,7 +464,7 @@ int spr_frame_reader_begin(struct spr_frame_reader *r, const struct spr_format_h
 	r->n_states = 0;
 	r->text_left = limits->frame_bytes > SPR_RECORD_BYTES_MAX ? limits->frame_bytes
 	                                                          : SPR_RECORD_BYTES_MAX;
-	if (!rooms_make(r))
+	if (!rooms_make(r) || !spr_vec_reserve(&r->row, ROW_ROOM))
 		return -ENOMEM;
 	err = tables_get(r, &at, end);
 	if (err)
@@ -477,41 +480,48 @@ int spr_frame_reader_begin(struct spr_frame_reader *r, const struct spr_format_h
 
 /* --- Records ---------------------------------------------------------------------------------- */
 
-static bool row_put(struct spr_frame_reader *r, const void *bytes, size_t n)
+static inline uint8_t *number_put(uint8_t *to, uint64_t v, uint32_t width)
 {
-	if (r->row.n + n > SPR_RECORD_BYTES_MAX)
-		return false;
-	if (n)
-		memcpy(r->row.bytes + r->row.n, bytes, n);
-	r->row.n += n;
-	return true;
+	memcpy(to, &v, sizeof(v)); /* what is too much is overwritten by what comes next */
+	return to + width;
 }
 
-static int texts_put(struct spr_frame_reader *r, struct kind *k, struct field *f)
+/* The texts of one record behind `to`; NULL: they do not hold together or are too long. */
+static uint8_t *texts_put(struct spr_frame_reader *r, const struct kind *k, struct field *f,
+                          uint8_t *to)
 {
+	const uint8_t *const end = r->row.bytes + SPR_RECORD_BYTES_MAX;
 	uint64_t n = 1;
 
-	if (f->list && (spr_cursor_next(f->counts, 0, &n) || !row_put(r, &n, 2)))
-		return -EBADMSG;
+	if (f->list) {
+		if (spr_cursor_next(f->counts, 0, &n))
+			return NULL;
+		to = number_put(to, n, 2);
+	}
 	while (n--) {
 		const uint8_t *bytes;
 		uint32_t length;
 
-		if (text_next(f->text, &bytes, &length) || (!k->whole && length > UINT16_MAX))
-			return -EBADMSG;
-		if (!k->whole && !row_put(r, &length, 2))
-			return -EBADMSG;
-		if (!row_put(r, bytes, length))
-			return -EBADMSG;
+		if (text_next(f->text, &bytes, &length) || to > end)
+			return NULL;
+		if (!k->whole) {
+			if (length > UINT16_MAX)
+				return NULL;
+			to = number_put(to, length, 2);
+		}
+		if (to > end || length > (size_t)(end - to))
+			return NULL;
+		if (length)
+			memcpy(to, bytes, length);
+		to += length;
 	}
-	return 0;
+	return to;
 }
 
 static int row_make(struct spr_frame_reader *r, struct kind *k, uint32_t source)
 {
-	r->row.n = 0;
-	if (!spr_vec_reserve(&r->row, SPR_RECORD_BYTES_MAX))
-		return -ENOMEM;
+	uint8_t *to = r->row.bytes;
+
 	for (uint32_t i = 0; i < k->n_fields; i++) {
 		struct field *f = &k->fields[i];
 		uint64_t v;
@@ -519,19 +529,24 @@ static int row_make(struct spr_frame_reader *r, struct kind *k, uint32_t source)
 		if (!f->wanted)
 			continue;
 		if (f->optional) {
-			if (spr_cursor_next(f->present, 0, &v) || v > 1 || !row_put(r, &v, 1))
+			if (spr_cursor_next(f->present, 0, &v) || v > 1)
 				return -EBADMSG;
+			*to++ = (uint8_t)v;
 			if (!v)
 				continue;
 		}
 		if (!f->width) {
-			if (texts_put(r, k, f))
+			to = texts_put(r, k, f, to);
+			if (!to)
 				return -EBADMSG;
-		} else if (spr_cursor_next(f->values, source, &v) || !row_put(r, &v, f->width)) {
-			return -EBADMSG;
+		} else {
+			if (spr_cursor_next(f->values, source, &v))
+				return -EBADMSG;
+			to = number_put(to, v, f->width);
 		}
 	}
-	return 0;
+	r->row.n = (size_t)(to - r->row.bytes);
+	return r->row.n <= SPR_RECORD_BYTES_MAX ? 0 : -EBADMSG;
 }
 
 static int record_make(struct spr_frame_reader *r, struct spr_record *rec)
@@ -551,7 +566,7 @@ static int record_make(struct spr_frame_reader *r, struct spr_record *rec)
 	k->left--;
 	err = row_make(r, k, (uint32_t)source);
 	if (err)
-		return err == -ENOMEM ? err : damaged("a kind's column");
+		return damaged("a kind's column");
 	writer = r->writer_of[source];
 	*rec = (struct spr_record){
 		.data = r->row.bytes, .bytes = (uint32_t)r->row.n, .kind = k->number,

@@ -250,11 +250,32 @@ static void frame_begin(struct spr_frame_writer *w)
 	w->content.n = 0;
 }
 
+/* The entry added last is taken back: nothing was put behind it. */
+static void index_drop(struct index *x, uint32_t n)
+{
+	uint32_t at = 0;
+
+	while (x->slots[at] != n)
+		at++;
+	x->slots[at] = 0;
+}
+
+/* A malformed record leaves no source behind. */
+static void sources_restore(struct spr_frame_writer *w, uint32_t n_sources, uint32_t n_writers)
+{
+	if (w->n_writers > n_writers)
+		index_drop(&w->by_writer, w->n_writers--);
+	if (w->n_sources > n_sources) {
+		index_drop(&w->by_source, w->n_sources--);
+		memset(w->cache, 0, sizeof(w->cache));
+	}
+}
+
 /* 0 taken, 1 malformed, -ENOMEM. */
 static int record_take(struct spr_frame_writer *w, const struct spr_rec *rec,
                        struct spr_format_info *info)
 {
-	const uint32_t n = w->n;
+	const uint32_t n = w->n, n_sources = w->n_sources, n_writers = w->n_writers;
 	struct writer *writer;
 	uint32_t source, slot;
 	int err;
@@ -262,15 +283,14 @@ static int record_take(struct spr_frame_writer *w, const struct spr_rec *rec,
 	slot = rec->kind == SPR_KIND_BLIND ? w->n_kinds + 1 : rec->kind;
 	if (rec->kind > w->n_kinds && rec->kind != SPR_KIND_BLIND)
 		return 1;
-	err = spr_split_check(w->split, slot, rec->data, rec->bytes);
-	if (err)
-		return err;
 	source = source_of(w, rec);
 	if (source == UINT32_MAX)
 		return -ENOMEM;
 	err = spr_split_put(w->split, slot, rec->data, rec->bytes, source);
-	if (err)
+	if (err) {
+		sources_restore(w, n_sources, n_writers);
 		return err;
+	}
 	writer = &w->writers[w->sources[source].writer_idx];
 	w->times[n] = rec->time_ns;
 	w->gaps[n] = rec->seq - writer->next_seq;

@@ -7,8 +7,11 @@
 
 #include <errno.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/error.h"
+
+#define LENT_WAIT_NS 1000000
 
 /* --- Telling each other ----------------------------------------------------------------------- */
 
@@ -244,7 +247,7 @@ static bool job_window(spr_encoder *e)
 	return true;
 }
 
-/* While there is nothing else to do: lent records that wait in the window for their frame to fill
+/* When nothing has come for a while, lent records that wait in the window for their frame to fill
  * are copied, so that whoever lent them need not wait for that. Nothing in the output changes. */
 static int lent_copy(spr_encoder *e, struct spr_filler *f)
 {
@@ -278,12 +281,12 @@ static int lent_copy(spr_encoder *e, struct spr_filler *f)
 	return err;
 }
 
-static bool job_lent(spr_encoder *e, struct spr_filler *f)
+static void job_lent(spr_encoder *e, struct spr_filler *f)
 {
 	int err;
 
 	if (!e->has_lent || e->merging || e->window.cut != SPR_CUT_NONE || e->runs)
-		return false;
+		return;
 	e->has_lent = false;
 	e->merging = true;
 	pthread_mutex_unlock(&e->lock);
@@ -292,7 +295,6 @@ static bool job_lent(spr_encoder *e, struct spr_filler *f)
 	e->merging = false;
 	if (err)
 		spr_encoder_fail(e, err);
-	return true;
 }
 
 /* --- Encoding --------------------------------------------------------------------------------- */
@@ -371,6 +373,28 @@ static bool job_write(spr_encoder *e)
 	return true;
 }
 
+/* Until there is work, or nothing has come for a while: then lent records are to be copied. */
+static void work_wait(spr_encoder *e, struct spr_filler *f)
+{
+	struct timespec until;
+
+	e->n_idle++;
+	if (!e->has_lent) {
+		pthread_cond_wait(&e->work, &e->lock);
+		e->n_idle--;
+		return;
+	}
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += LENT_WAIT_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	const int err = pthread_cond_timedwait(&e->work, &e->lock, &until);
+
+	e->n_idle--;
+	if (err == ETIMEDOUT)
+		job_lent(e, f);
+}
+
 void *spr_encoder_worker_main(void *arg)
 {
 	struct spr_worker *const self = arg;
@@ -379,15 +403,11 @@ void *spr_encoder_worker_main(void *arg)
 	pthread_mutex_lock(&e->lock);
 	for (;;) {
 		if (spr_encoder_take_in(e, &self->filler) || job_write(e) || job_window(e) ||
-		    job_encode(e, self) || job_lent(e, &self->filler))
+		    job_encode(e, self))
 			continue;
 		if (e->stop)
 			break;
-		e->n_idle++;
-		if (e->n_feeders_waiting)
-			pthread_cond_broadcast(&e->room);
-		pthread_cond_wait(&e->work, &e->lock);
-		e->n_idle--;
+		work_wait(e, &self->filler);
 	}
 	pthread_mutex_unlock(&e->lock);
 	return NULL;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /*
- * split.c - from rows to columns. A record is walked twice, once to see that its bytes are what its
- * kind says (they come from other people's processes), once to take them apart without checks.
+ * split.c - from rows to columns. The bytes come from other people's processes: a record is taken
+ * apart only if they are what its kind says.
  */
 #include "encoder/split.h"
 
@@ -31,6 +31,7 @@ struct kind {
 	struct field *fields;
 	uint32_t      number, n_fields;
 	bool          whole; /* "bytes": all of the record is the one field */
+	bool          has_text;
 	uint32_t      n, room; /* records */
 };
 
@@ -61,6 +62,7 @@ static bool kind_open(struct kind *k, const struct spr_kind *declared)
 		f->optional = d->flags & SPR_OPTIONAL;
 		f->list = d->flags & SPR_LIST;
 		if (!f->width) {
+			k->has_text = true;
 			f->text = spr_text_open(d->type == SPR_STRING);
 			if (!f->text)
 				return false;
@@ -159,33 +161,28 @@ static const uint8_t *text_step(const struct field *f, const uint8_t *at, const 
 	return at;
 }
 
-int spr_split_check(const struct spr_split *s, uint32_t slot, const uint8_t *data, uint32_t n_bytes)
+static bool texts_fit(const struct kind *k, const uint8_t *at, const uint8_t *end)
 {
-	const struct kind *k = &s->kinds[slot];
-	const uint8_t *at = data, *const end = data + n_bytes;
-
-	if (k->whole)
-		return 0;
 	for (uint32_t i = 0; i < k->n_fields; i++) {
 		const struct field *f = &k->fields[i];
 
 		if (f->optional) {
 			if (at == end || *at > 1)
-				return 1;
+				return false;
 			if (!*at++)
 				continue;
 		}
 		if (!f->width) {
 			at = text_step(f, at, end);
 			if (!at)
-				return 1;
+				return false;
 		} else {
 			if (end - at < f->width)
-				return 1;
+				return false;
 			at += f->width;
 		}
 	}
-	return at != end;
+	return at == end;
 }
 
 /* --- Taking apart ----------------------------------------------------------------------------- */
@@ -267,32 +264,73 @@ static inline void number_take(struct field *f, const uint8_t *at, uint32_t sour
 	}
 }
 
+/* A record whose bytes were checked. */
+static int texts_split(struct kind *k, const uint8_t *at, uint32_t source)
+{
+	for (uint32_t i = 0; i < k->n_fields; i++) {
+		struct field *f = &k->fields[i];
+
+		if (f->optional) {
+			f->present[k->n] = *at;
+			if (!*at++)
+				continue;
+		}
+		if (f->width) {
+			number_take(f, at, source);
+			at += f->width;
+		} else if (!texts_take(f, &at)) {
+			return -ENOMEM;
+		}
+	}
+	return 0;
+}
+
+/* Numbers alone are checked as they are taken: what was taken is easily given back. 1: malformed.
+ */
+static int numbers_split(struct kind *k, const uint8_t *at, const uint8_t *end, uint32_t source)
+{
+	uint32_t i;
+
+	for (i = 0; i < k->n_fields; i++) {
+		struct field *f = &k->fields[i];
+
+		if (f->optional) {
+			if (at == end || *at > 1)
+				break;
+			f->present[k->n] = *at;
+			if (!*at++)
+				continue;
+		}
+		if (end - at < f->width)
+			break;
+		number_take(f, at, source);
+		at += f->width;
+	}
+	if (i == k->n_fields && at == end)
+		return 0;
+	while (i--) {
+		if (!k->fields[i].optional || k->fields[i].present[k->n])
+			k->fields[i].n--;
+	}
+	return 1;
+}
+
 int spr_split_put(struct spr_split *s, uint32_t slot, const uint8_t *data, uint32_t n_bytes,
                   uint32_t source)
 {
 	struct kind *k = &s->kinds[slot];
+	int err;
 
 	if (k->n == k->room && !kind_grow(k))
 		return -ENOMEM;
-	if (k->whole && !spr_text_put(k->fields[0].text, data, n_bytes))
-		return -ENOMEM;
-	for (uint32_t i = k->whole ? 1 : 0; i < k->n_fields; i++) {
-		struct field *f = &k->fields[i];
-
-		if (f->optional) {
-			f->present[k->n] = *data;
-			if (!*data++)
-				continue;
-		}
-		if (f->width) {
-			number_take(f, data, source);
-			data += f->width;
-		} else if (!texts_take(f, &data)) {
-			return -ENOMEM;
-		}
-	}
-	k->n++;
-	return 0;
+	if (k->whole)
+		err = spr_text_put(k->fields[0].text, data, n_bytes) ? 0 : -ENOMEM;
+	else if (!k->has_text)
+		err = numbers_split(k, data, data + n_bytes, source);
+	else
+		err = texts_fit(k, data, data + n_bytes) ? texts_split(k, data, source) : 1;
+	k->n += !err;
+	return err;
 }
 
 uint32_t spr_split_counts(const struct spr_split *s, struct spr_kind_count *out)

@@ -15,10 +15,8 @@ struct spr_split *spr_split_open(const struct spr_kind *kinds, uint32_t n_kinds)
 void spr_split_close(struct spr_split *s);
 /* A new frame. */
 void spr_split_begin(struct spr_split *s);
-/* 0, or 1: the bytes are not what the kind says. */
-int spr_split_check(const struct spr_split *s, uint32_t slot, const uint8_t *data,
-                    uint32_t n_bytes);
-/* A record that was checked. The bytes stay until the columns are put. -ENOMEM. */
+/* Takes a record apart; the bytes stay until the columns are put. 0; 1: they are not what the kind
+ * says, nothing was taken; -ENOMEM. */
 int spr_split_put(struct spr_split *s, uint32_t slot, const uint8_t *data, uint32_t n_bytes,
                   uint32_t source);
 /* The kinds present, ascending, and how many records of each; returns how many kinds. */

@@ -314,7 +314,8 @@ SPR_API SPR_CHECK int spr_encoder_open(spr_encoder **out, const struct spr_encod
  * -EAGAIN while the workers are behind, so a slow disk ends in the channel's full policy. */
 SPR_API SPR_CHECK int spr_encoder_sink(spr_encoder *e, struct spr_sink *out);
 /* Records of your own; recs and their data stay yours and unchanged until `done` (may be
- * NULL: then both are copied). Waits while the workers are behind. */
+ * NULL: then both are copied), called once, by any thread, also when this fails. Waits while
+ * the workers are behind. A record unlike its kind is counted as lost. */
 SPR_API SPR_CHECK int spr_encoder_put(spr_encoder *e, const struct spr_record *recs, size_t n,
                                       void (*done)(void *arg), void *arg);
 SPR_API SPR_CHECK int spr_encoder_tick(spr_encoder *e, uint64_t until_ns);
@@ -329,14 +330,18 @@ SPR_API SPR_CHECK int spr_encoder_close(spr_encoder *e, const struct spr_verdict
 struct spr_trace_options { /* sized */
 	uint32_t size, flags;    /* SPR_FOLLOW: wait for more at the end of a growing one */
 	uint32_t workers;
-	uint32_t n_fields;       /* only these columns ("kind.field"); 0: all */
+	uint32_t n_fields;       /* only these columns ("kind.field"); 0: all. Records of other
+	                          * kinds come without fields; an unknown name is -EINVAL */
 	const char *const *fields;
 };
 #define SPR_TRACE_OPTIONS_INIT { sizeof(struct spr_trace_options), 0, 0, 0, NULL }
 #define SPR_FOLLOW (1u << 0) /* next: -EAGAIN for now; SPR_CUT once its recorder is gone */
-/* fd: a file, a pipe or a concatenation of traces; kept until close, closed by you. */
+/* fd: a file (from where it stands), a pipe or a concatenation of traces; kept until close,
+ * closed by you. E: -EPROTO (no trace, another version, cut within its header), -EISDIR,
+ * -EAGAIN (SPR_FOLLOW: the header is not there yet). */
 SPR_API SPR_CHECK int spr_trace_open(spr_trace **out, int fd, const struct spr_trace_options *opt);
-/* As projected: they describe rec->data. */
+/* As projected: they describe rec->data. A later trace of a concatenation may add some: what is
+ * there stays, in the same place. */
 SPR_API const struct spr_kind *spr_trace_kinds(const spr_trace *t, uint32_t *n);
 struct spr_value { /* frozen; one field of a record */
 	const void *bytes;   /* STRING, BYTES: of element 0; the next element's uint16_t length
@@ -359,7 +364,8 @@ struct spr_frame { /* frozen */
 SPR_API SPR_CHECK int spr_trace_frame(spr_trace *t, uint64_t index, struct spr_frame *out);
 SPR_API SPR_CHECK int spr_trace_seek_frame(spr_trace *t, uint64_t index);
 SPR_API SPR_CHECK int spr_trace_seek(spr_trace *t, uint64_t time_ns); /* E: -ESPIPE */
-/* E: -ENODATA: the file carries none (memtrack's own). */
+/* Of all traces in it, and what was found damaged so far. E: -ENODATA (the file carries none:
+ * memtrack's own), -EAGAIN (a pipe not read to its end, a trace that still grows). */
 SPR_API SPR_CHECK int spr_trace_verdict(spr_trace *t, struct spr_verdict *out);
 SPR_API void spr_trace_close(spr_trace *t);
 
