@@ -82,10 +82,10 @@ struct spr_collector {
 	uint32_t n_fired;    /* noted by the waiter, not yet reported to the channel */
 
 	uint64_t backstop_ns; /* the longest sleep */
-	uint64_t doze_ns;    /* how long at most after the last record it naps before it sleeps */
-	uint64_t doze_until_ns; /* earned by the records so far */
+	uint64_t doze_ns;    /* how long after the last record it naps before it sleeps */
 	uint64_t last_n;     /* records of the last pass */
 	uint64_t moved_ns;   /* when a pass last moved something; 0: never */
+	uint64_t moved_n;    /* and how many */
 	uint64_t looked_ns;  /* when the waiter was last asked */
 
 	int      outer_fd;   /* what spr_collector_fd() gives; -1: nobody asked */
@@ -111,7 +111,6 @@ void spr_collector_entry_wrap(struct spr_collector_entry *e);
 void spr_collector_disarm(struct spr_collector *c);
 /* Leave everything so that outer_fd becomes readable when step() is worth calling. */
 void spr_collector_park(struct spr_collector *c);
-void spr_collector_earn(struct spr_collector *c, uint64_t n_records);
 
 /* watch.c */
 int spr_collector_waiter_open(struct spr_collector *c);

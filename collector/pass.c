@@ -134,7 +134,7 @@ int64_t spr_collector_pass(struct spr_collector *c)
 	}
 	if (c->last_n) {
 		c->moved_ns = spr_collector_now(c);
-		spr_collector_earn(c, c->last_n);
+		c->moved_n = c->last_n;
 	}
 	for (uint32_t i = 0; i < c->n_sinks && !err; i++)
 		err = sink_tick(c->sinks[i], until);

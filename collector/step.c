@@ -2,11 +2,11 @@
 /*
  * step.c - when to pass, when to nap, when to sleep.
  *
- *   a pass moved little    nap LAG_NS before the next, or it stands right behind its writers and
+ *   a pass moved some      nap LAG_NS before the next, or it stands right behind its writers and
  *                          takes their cache lines away while they write (3 x in throughput)
- *   nothing, for a while   naps that grow, bell unarmed, so that a burst costs its writer no wake;
- *                          the while is earned, EARN_NS by each record, doze_ns at most: a few
- *                          records are cheaper rung for than waited for
+ *   nothing, for doze_ns   naps, bell unarmed, so that neither a burst nor the next short process
+ *                          costs its writer a wake: NAP_NS after a few records, which can wait;
+ *                          shorter ones after many, for a flood that has paused
  *   then                   arm, look once more, sleep until rung; backstop_ns at most, and what
  *                          is found then was not rung for and is counted
  *
@@ -15,7 +15,7 @@
  * prctl(PR_SET_TIMERSLACK) would change all the application does on this thread, and a nap that is
  * longer costs less (docs/decisions/0020-the-collector.md).
  *
- * Asked for its descriptor, a collector that would doze between two steps sets its timer PARK_NS
+ * Asked for its descriptor, a collector that would doze between two steps sets its timer NAP_NS
  * ahead instead of arming: the descriptor becomes readable by itself.
  *
  * The pair [WAKE] is tabled in collector.c.
@@ -29,13 +29,10 @@
 #include "base/error.h"
 #include "base/sys.h"
 
-#define LITTLE        16384u     /* records in a pass */
-#define LITTLE_LEAST  64u        /* fewer are no flood: no need to fall behind it */
+#define MANY          64u        /* records in a pass: a flood, or a burst */
+#define ENOUGH        16384u     /* it is far enough behind as it is */
 #define LAG_NS        100000ull
-#define NAP_NS        50000ull   /* the shortest */
-#define NAP_NS_MAX    500000ull
-#define EARN_NS       10000ull
-#define PARK_NS       1000000ull
+#define NAP_NS        2000000ull
 #define LOOK_NS       1000000ull /* while there is no rest: how often descriptors are looked at */
 #define CLOCK_SLOP_NS 1000000ull /* the kernel's timers and our clock, over a second */
 
@@ -123,28 +120,22 @@ static int collector_sleep(struct spr_collector *c, uint64_t now, uint64_t until
 	return ret;
 }
 
-/* So many records have just been moved: the next ones may come soon. */
-void spr_collector_earn(struct spr_collector *c, uint64_t n)
-{
-	const uint64_t now = c->moved_ns;
-	const uint64_t from = c->doze_until_ns > now ? c->doze_until_ns : now;
-
-	if (c->doze_ns == SPR_NEVER)
-		c->doze_until_ns = SPR_NEVER;
-	else if (n < c->doze_ns / EARN_NS)
-		c->doze_until_ns = earlier(from + n * EARN_NS, now + c->doze_ns);
-	else
-		c->doze_until_ns = now + c->doze_ns;
-}
-
 /* --- The step ----------------------------------------------------------------------- */
 
-/* The longer nothing has come, the longer the nap: some 20 of them until sleep, not 200. */
-static uint64_t nap_ns(uint64_t quiet_ns)
+static bool collector_dozes(const struct spr_collector *c, uint64_t now)
 {
-	const uint64_t nap = quiet_ns / 4;
+	return c->moved_ns && now - c->moved_ns < c->doze_ns;
+}
 
-	return nap < NAP_NS ? NAP_NS : earlier(nap, NAP_NS_MAX);
+/* A nap costs 10 us and a wake three times that, both sides together: 2 ms is where short
+ * processes, one after another, stop costing more than their records do. */
+static uint64_t nap_ns(const struct spr_collector *c, uint64_t now)
+{
+	const uint64_t nap = (now - c->moved_ns) / 2;
+
+	if (c->moved_n < MANY)
+		return NAP_NS;
+	return nap < LAG_NS ? LAG_NS : earlier(nap, NAP_NS);
 }
 
 /* Nothing was there: doze, or sleep. */
@@ -155,8 +146,8 @@ static int collector_rest(struct spr_collector *c, uint64_t deadline)
 
 	if (until <= now)
 		return 0;
-	if (now < c->doze_until_ns)
-		return collector_lie(c, earlier(until - now, nap_ns(now - c->moved_ns)));
+	if (collector_dozes(c, now))
+		return collector_lie(c, earlier(until - now, nap_ns(c, now)));
 	return collector_sleep(c, now, until);
 }
 
@@ -164,7 +155,7 @@ static void collector_lag(struct spr_collector *c)
 {
 	const uint64_t since = spr_collector_now(c) - c->moved_ns;
 
-	if (c->last_n >= LITTLE_LEAST && c->last_n < LITTLE && since < LAG_NS)
+	if (c->last_n >= MANY && c->last_n < ENOUGH && since < LAG_NS)
 		collector_lie(c, LAG_NS - since);
 }
 
@@ -252,8 +243,8 @@ int64_t spr_collector_step(spr_collector *c, int timeout_ms)
 /* Relative: the channels' clock may have drifted from the kernel's since it was calibrated. */
 static void collector_timer_set(struct spr_collector *c, uint64_t now)
 {
-	const uint64_t nap_ns = now < c->doze_until_ns ? PARK_NS : c->backstop_ns;
-	const uint64_t at = earlier(spr_collector_due(c), now + nap_ns);
+	const uint64_t rest_ns = collector_dozes(c, now) ? NAP_NS : c->backstop_ns;
+	const uint64_t at = earlier(spr_collector_due(c), now + rest_ns);
 	const uint64_t wait_ns = at > now ? at - now : 1; /* 0 would switch it off */
 	const struct itimerspec when = { .it_value = { .tv_sec = (time_t)(wait_ns / 1000000000),
 		                                       .tv_nsec = (long)(wait_ns % 1000000000) } };
@@ -274,7 +265,7 @@ void spr_collector_park(struct spr_collector *c)
 	spr_collector_disarm(c);
 	c->parked_ns = spr_collector_now(c);
 	collector_timer_set(c, c->parked_ns);
-	if ((c->parked_ns < c->doze_until_ns || collector_arm(c)) &&
+	if ((collector_dozes(c, c->parked_ns) || collector_arm(c)) &&
 	    spr_collector_wait(c, 0) == 0 && !c->n_fired &&
 	    spr_cas_acq_rel(&c->state, &awake, SPR_STATE_ASLEEP)) /* [WAKE] */
 		return;
