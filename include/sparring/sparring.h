@@ -288,7 +288,8 @@ SPR_API SPR_CHECK int spr_collector_add(spr_collector *c, spr_channel *ch,
  * -EPROTO (a writer left nonsense, counted; the others go on), put's. */
 SPR_API SPR_CHECK int64_t spr_collector_step(spr_collector *c, int timeout_ms);
 SPR_API void spr_collector_wake(spr_collector *c);     /* a waiting step returns. T: any. S. */
-SPR_API int  spr_collector_fd(const spr_collector *c); /* readable when step would not wait */
+/* Readable when step would not wait, up to 2 ms late while records keep coming. E: as open. */
+SPR_API int  spr_collector_fd(const spr_collector *c);
 SPR_API int  spr_collector_close(spr_collector *c); /* E: -EBUSY (kept batches) */
 
 /* --- Encoder: parallel zstd, frames in the order of put ------------------------- */
