@@ -89,6 +89,20 @@ static pid_t clients_start(const struct attach_plan *plan, struct spr_bench_rig 
 	_exit(0);
 }
 
+/* What yardsticks leave behind, or the folder would grow from round to round. */
+static void yards_remove(const char *folder)
+{
+	DIR *dir = opendir(folder);
+	const struct dirent *entry;
+
+	while (dir && (entry = readdir(dir))) {
+		if (!strncmp(entry->d_name, "yard-", 5))
+			unlinkat(dirfd(dir), entry->d_name, 0);
+	}
+	if (dir)
+		closedir(dir);
+}
+
 static int plain_measure(const struct attach_plan *plan, struct spr_bench_rig *rig, double *figures)
 {
 	const pid_t pid = clients_start(plan, rig, plan->place());
@@ -97,6 +111,7 @@ static int plain_measure(const struct attach_plan *plan, struct spr_bench_rig *r
 	if (pid < 0)
 		return -errno;
 	waitpid(pid, NULL, 0);
+	yards_remove(plan->place());
 	err = spr_load_relaxed(&rig->err);
 	figures[ATTACH_US] = rig->wall_ns / 1e3 / plan->n_processes;
 	figures[ATTACH_CPU_US] = rig->writer[0].cpu_ns / 1e3 / plan->n_processes;

@@ -43,27 +43,29 @@ static int ring_run(const char *address)
 	return 0;
 }
 
-static int yard_run(const char *folder)
-{
-	const uint64_t record[8] = { 1 };
-	struct spr_bench_yard yard;
-	char path[4096];
-
-	snprintf(path, sizeof(path), "%s/yard-%d", folder, getpid());
-	if (spr_bench_yard_open(&yard, path, true))
-		return 1;
-	for (int i = 0; i < N_RECORDS; i++)
-		spr_bench_yard_write(&yard, record, sizeof(record));
-	spr_bench_yard_publish(&yard);
-	return 0;
-}
-
 static long long clock_ns(clockid_t which)
 {
 	struct timespec t;
 
 	clock_gettime(which, &t);
 	return (long long)t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+static int yard_run(const char *folder)
+{
+	const uint64_t record[8] = { 1 };
+	struct spr_bench_yard yard;
+	char path[4096];
+
+	/* Nobody removes it before the bench does, and process numbers come again. */
+	snprintf(path, sizeof(path), "%s/yard-%d-%lld", folder, getpid(),
+	         clock_ns(CLOCK_MONOTONIC));
+	if (spr_bench_yard_open(&yard, path, true))
+		return 1;
+	for (int i = 0; i < N_RECORDS; i++)
+		spr_bench_yard_write(&yard, record, sizeof(record));
+	spr_bench_yard_publish(&yard);
+	return 0;
 }
 
 static int opens_run(int n, const char *path)
