@@ -984,7 +984,7 @@ static void memory_is_bounded_behind_a_slow_disk(void **state)
 	test_bytes_release(&b);
 }
 
-/* --- Behind a real ring --------------------------------------------------------------------------- */
+/* --- Behind a real ring ---------------------------------------------------------------------- */
 
 struct flood {
 	spr_producer *producer;
