@@ -249,38 +249,53 @@ static void records_of_64_kib_and_of_nothing_come_back(void **state)
 	free(big);
 }
 
+/* Whole and broken ones in turn: what was taken of a broken one must not stay behind. */
 static void a_record_unlike_its_kind_is_counted(void **state)
 {
+	static const uint8_t good[] = { 1, 1, 2, 3, 4, 5, 6, 7, 8, 1, 1, 2, 3, 4, 5, 6, 7, 8, 0 };
 	struct spr_encoder_options o = SPR_ENCODER_OPTIONS_INIT;
-	static const uint8_t good[] = { 1, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0 };
-	struct test_bytes b = { 0 };
 	struct test_records back = { 0 };
+	struct test_bytes b = { 0 };
 	struct spr_verdict v;
 	spr_encoder *e;
+	uint64_t seq = 0;
 
 	(void)state;
 	o.kinds = &spr_kind_memory;
 	o.n_kinds = 1;
+	o.frame_records = 2; /* a broken one and a whole one */
 	e = encoder_make(&b, o);
-	for (uint32_t n = 0; n < sizeof(good) + 1; n++) {
+	for (uint32_t n = 0; n <= sizeof(good) + 1; n++) {
 		uint8_t *bytes = calloc(1, sizeof(good) + 1);
-		struct spr_record rec = {
-			.data = bytes, .bytes = n, .kind = 1, .seq = n, .time_ns = 1
-		};
+		struct spr_record rec = { .data = bytes, .bytes = n, .kind = 1, .seq = n,
+			                  .time_ns = 10 * n + 1, .writer = 100 + n };
 
 		memcpy(bytes, good, sizeof(good));
+		if (n == sizeof(good))
+			bytes[9] = 2; /* neither absent nor present */
+		assert_int_equal(spr_encoder_put(e, &rec, 1, NULL, NULL), 0);
+		memcpy(bytes, good, sizeof(good));
+		bytes[1] = (uint8_t)n;
+		rec = (struct spr_record){ .data = bytes, .bytes = sizeof(good), .kind = 1,
+			                   .seq = seq++, .time_ns = 10 * n + 2 };
 		assert_int_equal(spr_encoder_put(e, &rec, 1, NULL, NULL), 0);
 		rec.kind = 2; /* nobody declared it */
-		rec.writer = 7;
 		assert_int_equal(spr_encoder_put(e, &rec, 1, NULL, NULL), 0);
 		free(bytes);
 	}
 	assert_int_equal(spr_encoder_close(e, NULL), 0);
 	read_back(&b, &back, &v);
-	assert_int_equal(back.n, 1);
-	assert_int_equal(back.recs[0].bytes, sizeof(good));
-	assert_int_equal(v.delivered, 1);
-	assert_int_equal(v.lost, 2 * (sizeof(good) + 1) - 1);
+	assert_int_equal(back.n, sizeof(good) + 2);
+	for (size_t i = 0; i < back.n; i++) {
+		const uint8_t *data = back.recs[i].data;
+
+		assert_int_equal(back.recs[i].bytes, sizeof(good));
+		assert_int_equal(data[1], i);
+		assert_int_equal(back.recs[i].seq, i);
+		assert_memory_equal(data + 2, good + 2, sizeof(good) - 2);
+	}
+	assert_int_equal(v.delivered, back.n);
+	assert_int_equal(v.lost, 2 * back.n);
 	test_records_release(&back);
 	test_bytes_release(&b);
 }
@@ -340,6 +355,58 @@ static void writers_are_merged_by_time(void **state)
 	}
 	for (size_t i = 0; i < 12; i++)
 		fake_free(batches[i]);
+	test_records_release(&back);
+	test_bytes_release(&b);
+}
+
+/* What a tick does not cover may still get company from before it: it waits. */
+static void a_frame_holds_only_what_a_tick_covers(void **state)
+{
+	struct spr_encoder_options o = SPR_ENCODER_OPTIONS_INIT;
+	struct test_records back = { 0 };
+	struct test_bytes b = { 0 };
+	struct spr_record recs[1000];
+	spr_encoder *e;
+
+	(void)state;
+	o.frame_records = 1200;
+	e = encoder_make(&b, o);
+	for (uint64_t pass = 0; pass < 6; pass++) { /* each writer overlaps with the next */
+		for (uint64_t i = 0; i < 1000; i++)
+			recs[i] = plain(pass, i, 1 + 500 * pass + i);
+		assert_int_equal(spr_encoder_put(e, recs, 1000, NULL, NULL), 0);
+		assert_int_equal(spr_encoder_tick(e, 1 + 500 * (pass + 1)), 0);
+	}
+	assert_int_equal(spr_encoder_close(e, NULL), 0);
+	read_back(&b, &back, NULL);
+	assert_int_equal(back.n, 6000);
+	for (size_t i = 1; i < back.n; i++)
+		assert_true(back.recs[i].time_ns >= back.recs[i - 1].time_ns);
+	test_records_release(&back);
+	test_bytes_release(&b);
+}
+
+static void records_of_the_same_time_keep_the_order_of_put(void **state)
+{
+	struct spr_encoder_options o = SPR_ENCODER_OPTIONS_INIT;
+	struct test_records back = { 0 };
+	struct test_bytes b = { 0 };
+	struct spr_record recs[100];
+	spr_encoder *e;
+
+	(void)state;
+	e = encoder_make(&b, o);
+	for (uint64_t writer = 0; writer < 5; writer++) {
+		for (uint64_t i = 0; i < 100; i++)
+			recs[i] = plain(writer, i, 1000 + i / 2);
+		assert_int_equal(spr_encoder_put(e, recs, 100, NULL, NULL), 0);
+	}
+	assert_int_equal(spr_encoder_close(e, NULL), 0);
+	read_back(&b, &back, NULL);
+	for (size_t i = 0; i < 500; i++) {
+		assert_int_equal(back.recs[i].writer, i % 10 / 2);
+		assert_int_equal(back.recs[i].seq, i / 10 * 2 + i % 2);
+	}
 	test_records_release(&back);
 	test_bytes_release(&b);
 }
@@ -526,6 +593,27 @@ static uint64_t script_play(const struct script *s)
 	return hash;
 }
 
+/* As a collector's passes have them: one writer after the other, over the same stretch of time. */
+static void passes_make(struct test_records *r, size_t pass, uint32_t n_writers)
+{
+	struct spr_record *sorted = malloc(r->n * sizeof(*sorted));
+	size_t n = 0;
+
+	check(sorted);
+	for (size_t from = 0; from < r->n; from += pass) {
+		const size_t to = from + pass < r->n ? from + pass : r->n;
+
+		for (uint32_t w = 0; w < n_writers; w++) {
+			for (size_t i = from; i < to; i++) {
+				if (r->recs[i].writer % n_writers == w)
+					sorted[n++] = r->recs[i];
+			}
+		}
+	}
+	memcpy(r->recs, sorted, n * sizeof(*sorted));
+	free(sorted);
+}
+
 static void the_output_does_not_depend_on_the_workers(void **state)
 {
 	uint64_t random = test_seed(), before = 0;
@@ -540,6 +628,7 @@ static void the_output_does_not_depend_on_the_workers(void **state)
 
 		test_kinds_make(&kinds, &random);
 		test_records_make(&recs, &kinds, 20000, 5, &random);
+		passes_make(&recs, 3000, 5);
 		hash = script_play(&s);
 		assert_true(hash != before);
 		before = hash;
@@ -1108,6 +1197,8 @@ int main(void)
 		cmocka_unit_test(records_of_64_kib_and_of_nothing_come_back),
 		cmocka_unit_test(a_record_unlike_its_kind_is_counted),
 		cmocka_unit_test(writers_are_merged_by_time),
+		cmocka_unit_test(a_frame_holds_only_what_a_tick_covers),
+		cmocka_unit_test(records_of_the_same_time_keep_the_order_of_put),
 		cmocka_unit_test(a_late_record_is_sorted_into_the_open_frame),
 		cmocka_unit_test(a_writers_own_order_is_kept_whatever_its_stamps_say),
 		cmocka_unit_test(given_order_is_kept),
