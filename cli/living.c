@@ -37,7 +37,9 @@ static ssize_t slurp(int proc, const char *pid, const char *name, char *out, siz
 	return (ssize_t)n;
 }
 
-static bool is_young(int proc, const char *pid, uint64_t since_ns)
+enum age { OLD, YOUNG, ENDED };
+
+static enum age age_of(int proc, const char *pid, uint64_t since_ns)
 {
 	const uint64_t tick_ns = 1000000000u / (unsigned long)sysconf(_SC_CLK_TCK);
 	unsigned long long ticks;
@@ -48,8 +50,10 @@ static bool is_young(int proc, const char *pid, uint64_t since_ns)
 	const char *after = strrchr(text, ')');
 	if (!after || sscanf(after, ") %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d"
 	                            " %*d %*d %*d %*d %llu", &state, &ticks) != 2)
-		return false;
-	return state != 'Z' && state != 'X' && (ticks + 1) * tick_ns >= since_ns;
+		return ENDED;
+	if ((ticks + 1) * tick_ns < since_ns)
+		return OLD;
+	return state != 'Z' && state != 'X' ? YOUNG : ENDED;
 }
 
 /* The environment that it was started with; it may have forgotten it since, we do not. */
@@ -79,8 +83,10 @@ static void program_of(int proc, const char *pid, char *out, size_t room)
 	out[n > 0 ? n : 0] = '\0';
 }
 
-size_t spr_cli_living_find(const char *address, uint64_t since_ns,
-                           void (*each)(void *arg, int32_t pid, const char *exe), void *arg)
+#define LOOKS_MAX 3
+
+static size_t look(const char *address, uint64_t since_ns, bool *missed,
+                   void (*each)(void *arg, int32_t pid, const char *exe), void *arg)
 {
 	const size_t room_bytes = 256 << 10;
 	const int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
@@ -91,9 +97,11 @@ size_t spr_cli_living_find(const char *address, uint64_t since_ns,
 	size_t n = 0;
 
 	for (struct dirent *e; listed && room && (e = readdir(listed));) {
-		if (!spr_cli_parse_number(e->d_name, INT32_MAX, &pid) || (pid_t)pid == getpid() ||
-		    !is_young(proc, e->d_name, since_ns) ||
-		    !carries(proc, e->d_name, address, room, room_bytes))
+		if (!spr_cli_parse_number(e->d_name, INT32_MAX, &pid) || (pid_t)pid == getpid())
+			continue;
+		const enum age age = age_of(proc, e->d_name, since_ns);
+		*missed |= age == ENDED;
+		if (age != YOUNG || !carries(proc, e->d_name, address, room, room_bytes))
 			continue;
 		program_of(proc, e->d_name, exe, sizeof(exe));
 		each(arg, (int32_t)pid, exe);
@@ -102,5 +110,19 @@ size_t spr_cli_living_find(const char *address, uint64_t since_ns,
 	free(room);
 	if (listed)
 		closedir(listed);
+	return n;
+}
+
+/* One that ended under our eyes may have left a child that was not in the list yet: a daemon. */
+size_t spr_cli_living_find(const char *address, uint64_t since_ns,
+                           void (*each)(void *arg, int32_t pid, const char *exe), void *arg)
+{
+	bool missed = true;
+	size_t n = 0;
+
+	for (int looks = 0; !n && missed && looks < LOOKS_MAX; looks++) {
+		missed = false;
+		n = look(address, since_ns, &missed, each, arg);
+	}
 	return n;
 }

@@ -8,6 +8,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -317,9 +318,37 @@ static void blind_known(void *arg, int32_t pid, const char *reason, const char *
 	cover_one(s, pid, reason, text);
 }
 
-static void left_running(void *arg, int32_t pid, const char *exe)
+/* Only kept: the trace is the collecting thread's until all is drained. */
+static void left_note(void *arg, int32_t pid, const char *exe)
 {
-	put_blind(arg, (uint32_t)pid, SPR_CLI_LEFT_RUNNING, exe);
+	struct spr_cli_session *s = arg;
+
+	if (s->n_left == s->left_room) {
+		s->left_room = s->left_room * 2 + 16;
+		s->left = spr_cli_grow(s->left, s->left_room * sizeof(s->left[0]));
+	}
+	char *copy = spr_cli_grow(NULL, strlen(exe) + 1);
+	s->left[s->n_left++] = (struct spr_cli_left){ .pid = pid, .exe = strcpy(copy, exe) };
+}
+
+static void left_write(struct spr_cli_session *s)
+{
+	struct spr_verdict *v = &s->verdict;
+
+	for (size_t i = 0; i < s->n_left; i++) {
+		put_blind(s, (uint32_t)s->left[i].pid, SPR_CLI_LEFT_RUNNING, s->left[i].exe);
+		free(s->left[i].exe);
+	}
+	free(s->left);
+	s->left = NULL;
+	/* The channel has counted those that had attached; a child that had not is one more. */
+	if (s->n_left > v->left_running)
+		v->left_running = s->n_left;
+	/* Gone before it could be looked for: it wrote after the seal, so it ran then. */
+	if (v->refused && !v->left_running)
+		v->left_running = 1;
+	if (v->left_running)
+		v->reasons |= SPR_LEFT_RUNNING;
 }
 
 /* What hooks alone cannot see, of any program. */
@@ -356,6 +385,8 @@ static bool session_drain(struct spr_cli_session *s, struct spr_cli_target *t)
 	struct timespec until;
 
 	spr_channel_seal(s->channel);
+	/* Now, not when all is drained: who ends in between has run unseen for that long. */
+	(void)spr_cli_living_find(spr_channel_address(s->channel), s->began_ns, left_note, s);
 	if (!s->is_collecting) {
 		while (session_step(s, 100)) {
 			if (is_tired(t))
@@ -382,13 +413,7 @@ static void session_judge(struct spr_cli_session *s)
 	blind_run(s);
 	spr_cli_watch_blind(s->watch, blind_known, s);
 	spr_cli_watch_unanswered(s->watch, blind_program, s);
-	/* The channel has counted those that had attached; a child that had not is one more. */
-	const size_t n_living = spr_cli_living_find(spr_channel_address(s->channel), s->began_ns,
-	                                            left_running, s);
-	if (n_living > s->verdict.left_running)
-		s->verdict.left_running = n_living;
-	if (s->verdict.left_running)
-		s->verdict.reasons |= SPR_LEFT_RUNNING;
+	left_write(s);
 	s->verdict.lost += spr_cli_watch_dropped(s->watch);
 	if (s->verdict.lost)
 		s->verdict.reasons |= SPR_LOST;

@@ -16,6 +16,11 @@
 /* So many blind spots stand by name in the line at the end. */
 #define SPR_CLI_COVERED_MAX 8
 
+struct spr_cli_left { /* a process that ran at the seal */
+	int32_t pid;
+	char   *exe;
+};
+
 struct spr_cli_session_options {
 	const char         *out;
 	const char         *address; /* "ring:" */
@@ -38,6 +43,8 @@ struct spr_cli_session {
 	uint64_t              n_own; /* records that are not the spies' */
 	size_t                n_processes; /* at the end */
 	char                  exe[4096]; /* of the root target */
+	struct spr_cli_left  *left;
+	size_t                n_left, left_room;
 	struct spr_stats      stats;   /* at the end */
 	struct spr_verdict    verdict; /* at the end */
 	bool                  whole;   /* the trace has its end and its name */
