@@ -166,7 +166,7 @@ static void cwd_fill(struct spr_spy *spy)
 	spr_release_fence(); /* [CWD] a reader who copies what follows finds cwd_of changed */
 	n = cwd_ask(page->cwd, sizeof(page->cwd));
 	page->cwd_bytes = n > 0 ? (uint32_t)n : 0;
-	if (n > 0 && of == spr_load_relaxed(&page->moves_begun) + 1)
+	if (n > 0 && page->cwd[0] == '/' && of == spr_load_relaxed(&page->moves_begun) + 1)
 		spr_store_release(&page->cwd_of, of); /* [CWD] */
 	spr_store_release(&page->cwd_filling, 0); /* [FILL] */
 }
@@ -199,6 +199,20 @@ static void path_cwd(struct spr_spy *spy, struct spr_spy_path *p, bool fresh)
 		path_ask(spy, p, ask_cwd, NULL);
 	else
 		p->dir_bytes = 0;
+}
+
+/* A directory that was removed, lies deeper than the kernel can say, or below no root of ours: its
+ * link's own name is the honest answer, and an absolute one. */
+static void path_lost_cwd(struct spr_spy_path *p)
+{
+	static const char link[] = "/proc/thread-self/cwd";
+
+	if (p->dir_bytes && p->dir[0] == '/')
+		return;
+	p->root_bytes = 0;
+	p->dir = p->small;
+	p->dir_bytes = sizeof(link) - 1;
+	memcpy(p->small, link, sizeof(link) - 1);
 }
 
 /* "/proc/thread-self/fd/7" (a thread may have a table of its own). */
@@ -268,6 +282,8 @@ void spr_spy_path_find(struct spr_spy *spy, struct spr_spy_path *p, int dirfd, c
 		path_fd(spy, p, dirfd);
 	if (spr_unlikely(p->root_bytes))
 		path_under_root(p);
+	if (dirfd == AT_FDCWD)
+		path_lost_cwd(p);
 }
 
 /* A name relative to a directory stands behind a slash; the directory alone (no name) does not. */

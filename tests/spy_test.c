@@ -131,6 +131,26 @@ static void relative_paths_follow_every_move(void **state)
 	spied_drop(s);
 }
 
+static void a_path_below_a_lost_directory_is_absolute_all_the_same(void **state)
+{
+	struct spied *s = spied_run("/bin/sh", "-c",
+	                            "mkdir \"$0\" && cd \"$0\" && rmdir \"$0\" && "
+	                            "cat lost 2>/dev/null; :",
+	                            in("gone"));
+
+	(void)state;
+	spied_assert_well(s);
+	spied_assert_access(s, SPR_READ_FILE, "/proc/thread-self/cwd/lost");
+	spied_drop(s);
+	s = spied_run("/bin/sh", "-c",
+	              "n=d; for i in 1 2 3 4 5 6; do n=$n$n; done; i=0; cd \"$0\"; "
+	              "while [ $i -lt 70 ]; do mkdir $n; cd -P $n 2>/dev/null; i=$((i+1)); done; "
+	              "cat lost 2>/dev/null; rm -r \"$0\"/dd*",
+	              folder);
+	spied_assert_access(s, SPR_READ_FILE, "/proc/thread-self/cwd/lost");
+	spied_drop(s);
+}
+
 static void a_move_in_another_thread_never_makes_a_third_path(void **state)
 {
 	struct spied *s = spied_run(FILES, "moves-in-threads", in("a"), in("b"));
@@ -763,6 +783,7 @@ int main(void)
 		cmocka_unit_test(threads_with_small_stacks_are_seen),
 		cmocka_unit_test(children_and_scripts_are_seen),
 		cmocka_unit_test(relative_paths_follow_every_move),
+		cmocka_unit_test(a_path_below_a_lost_directory_is_absolute_all_the_same),
 		cmocka_unit_test(a_move_in_another_thread_never_makes_a_third_path),
 		cmocka_unit_test(a_vfork_child_that_moves_leaves_its_parent_where_it_was),
 		cmocka_unit_test(a_thread_with_its_own_directory_is_asked_each_time),
