@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/sys.h"
 #include "cli/cli.h"
 
 /* --- Who --------------------------------------------------------------------------- */
@@ -88,12 +89,36 @@ static void forwarded_set(sigset_t *set)
 		sigdelset(set, faults[i]);
 }
 
+/* Signals 32 and 33 are libc's own: it hides them from sigaction() and takes 33 when a thread is
+ * made. make(1) starts its children with both ignored, and so must ours find them. */
+static void libc_signals_note(struct spr_cli_target *t)
+{
+	for (int i = 0; i < 2; i++) {
+		uintptr_t action[4] = { 0 }; /* the kernel's struct; the handler is its first word */
+
+		t->libc_ignored[i] =
+			spr_sys(SYS_rt_sigaction, 32 + i, NULL, action, sizeof(uint64_t)) == 0 &&
+			action[0] == (uintptr_t)SIG_IGN;
+	}
+}
+
+static void libc_signals_restore(const struct spr_cli_target *t)
+{
+	const uintptr_t action[4] = { (uintptr_t)SIG_IGN, 0, 0, 0 };
+
+	for (int i = 0; i < 2; i++) {
+		if (t->libc_ignored[i])
+			spr_sys(SYS_rt_sigaction, 32 + i, action, NULL, sizeof(uint64_t));
+	}
+}
+
 int spr_cli_target_prepare(struct spr_cli_target *t)
 {
 	const struct sigaction plain = { .sa_handler = SIG_DFL };
 	sigset_t set;
 
 	*t = (struct spr_cli_target){ .pid = -1, .signals = -1 };
+	libc_signals_note(t);
 	/* Blocked, not handled: SIGPIPE and SIGXFSZ become errors of our writes, in all threads
 	 * that are made from now on. */
 	forwarded_set(&set);
@@ -137,6 +162,7 @@ static void child_exec(const struct spr_cli_target *t, char **argv, char **env,
 	                    setresuid(user->uid, user->uid, user->uid)))
 		err = errno;
 	sigaction(SIGCHLD, &t->child, NULL);
+	libc_signals_restore(t);
 	sigprocmask(SIG_SETMASK, &t->mask, NULL);
 	if (!err) {
 		execvpe(argv[0], argv, env);

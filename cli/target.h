@@ -43,6 +43,7 @@ struct spr_cli_target {
 	int              n_impatient; /* signals that came after it had ended */
 	sigset_t         mask;    /* as we got it */
 	struct sigaction child;   /* SIGCHLD as we got it */
+	bool             libc_ignored[2]; /* signals 32 and 33, as we got them */
 	struct spr_cli_canary canary;
 };
 
