@@ -94,7 +94,9 @@ static void forwarded_set(sigset_t *set)
 static void libc_signals_note(struct spr_cli_target *t)
 {
 	for (int i = 0; i < 2; i++) {
-		uintptr_t action[4] = { 0 }; /* the kernel's struct; the handler is its first word */
+		uintptr_t action[4] = {
+			0
+		}; /* the kernel's struct; the handler is its first word */
 
 		t->libc_ignored[i] =
 			spr_sys(SYS_rt_sigaction, 32 + i, NULL, action, sizeof(uint64_t)) == 0 &&

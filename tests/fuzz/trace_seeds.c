@@ -2,8 +2,8 @@
 /*
  * trace_seeds.c - the seeds of trace_read.c, and the program that made them:
  *
- *	cc -DMAIN -I. -Iinclude -D_GNU_SOURCE -o seeds tests/fuzz/trace_seeds.c build/libsparring.a
- *\ -lzstd -luring -pthread && ./seeds tests/fuzz/corpus/trace_read
+ *	cc -DMAIN -I. -Iinclude -D_GNU_SOURCE -o seeds tests/fuzz/trace_seeds.c \
+ *	    build/libsparring.a -lzstd -luring -pthread && ./seeds tests/fuzz/corpus/trace_read
  */
 #include "tests/fuzz/trace_seeds.h"
 
