@@ -49,7 +49,8 @@ SPY_INSIDE = $(wildcard spy/files*.c)
 SPY_OBJS = $(patsubst %.c,$(O)/inside/%.o,$(SPY_INSIDE) $(if $(SPY_INSIDE),$(wildcard spy/program.c)))
 CLI_OBJS = $(patsubst %.c,$(O)/%.o,$(wildcard cli/*.c) $(filter-out $(SPY_INSIDE),$(wildcard spy/*.c)))
 TESTS    = $(patsubst %.c,$(O)/%,$(wildcard tests/*_test.c))
-TEST_HELP = $(patsubst %.c,$(O)/%.o,$(filter-out %_test.c,$(wildcard tests/*.c)))
+TEST_HELP = $(patsubst %.c,$(O)/%.o,$(filter-out %_test.c $(if $(WITH_ZSTD),,tests/trace_support.c), \
+              $(wildcard tests/*.c)))
 TARGETS  = $(patsubst %.c,$(O)/%,$(wildcard tests/targets/*.c))
 EXAMPLES = $(patsubst %.c,$(O)/%,$(wildcard examples/*.c))
 # bench/NAME.c with a main() becomes build/bench/NAME; the rest of bench/ is shared by all of them.

@@ -78,10 +78,18 @@ __attribute__((noreturn, unused)) static void small_fail(const char *file, int l
 #define assert_string_not_equal(a, b) small_assert(strcmp((a), (b)) != 0, "%s == %s", #a, #b)
 #define assert_memory_equal(a, b, n)  small_assert(memcmp((a), (b), (n)) == 0, "%s differs", #a)
 
-__attribute__((unused)) static int small_run(const struct CMUnitTest *tests, size_t n)
+typedef int (*small_group)(void **state);
+
+__attribute__((unused)) static int small_run(const struct CMUnitTest *tests, size_t n,
+                                             small_group setup, small_group teardown)
 {
 	volatile int n_failed = 0;
+	void *group = NULL;
 
+	if (setup && setup(&group)) {
+		printf("1..%zu\n# the group's setup failed\n", n);
+		return 1;
+	}
 	printf("1..%zu\n", n);
 	for (volatile size_t i = 0; i < n; i++) {
 		const struct CMUnitTest *t = &tests[i];
@@ -100,13 +108,15 @@ __attribute__((unused)) static int small_run(const struct CMUnitTest *tests, siz
 		printf(ended == SMALL_SKIPPED ? "not ok %zu # SKIP %s\n" :
 		       ended ? "not ok %zu - %s\n" : "ok %zu - %s\n", i + 1, t->name);
 	}
+	if (teardown && teardown(&group))
+		n_failed++;
 	fflush(stdout);
 	return n_failed;
 }
 #define cmocka_run_group_tests(tests, setup, teardown) \
-	small_run(tests, sizeof(tests) / sizeof((tests)[0]))
+	small_run(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) \
-	small_run(tests, sizeof(tests) / sizeof((tests)[0]))
+	small_run(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 #define cmocka_set_test_filter(pattern) ((void)(pattern))
 
 #endif /* SPR_TESTS_SMALL_CMOCKA_H */
