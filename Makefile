@@ -265,7 +265,7 @@ aarch64:
 	  EMULATOR=qemu-aarch64 tests/run.sh -1 -o $(O)/aarch64 -s aarch64 $(FOREIGN_TESTS); \
 	else echo "left out: running them (no qemu-aarch64; make deps-all installs qemu-user)"; fi
 FOREIGN_TESTS = $(patsubst tests/%.c,%,$(wildcard $(patsubst %,tests/%_test.c,error options atomic \
-                  escape clock kinds place probe ring_*)))
+                  escape clock kinds place probe collector ring_*)))
 
 ## install: into PREFIX (/usr/local), under DESTDIR if given
 install: all

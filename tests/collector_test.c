@@ -20,7 +20,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/probe.h"
 #include "collector/collector.h"
 #include "tests/fake_transport.h"
 
@@ -179,10 +178,19 @@ static void later(struct later *l, void (*body)(void *arg), void *arg)
 	assert_int_equal(pthread_create(&l->thread, NULL, later_run, l), 0);
 }
 
+static bool uring_is_wanted(void)
+{
+#ifdef SPR_NO_URING
+	return false;
+#else
+	return !(open_flags & SPR_PLAIN) && spr_probe("io_uring") == 1;
+#endif
+}
+
 static void way_of_waiting_is_the_one_asked_for(void **state)
 {
 	const struct rig *r = *state;
-	const bool uring = !(open_flags & SPR_PLAIN) && spr_probe("io_uring") == 1;
+	const bool uring = uring_is_wanted();
 
 	assert_string_equal(r->c->waiter->ops->name, uring ? "io_uring" : "plain");
 	assert_int_equal(r->c->waiter->hears_words, uring && spr_probe("io_uring_futex") == 1);
@@ -633,8 +641,7 @@ static void collector_may_move_from_thread_to_thread(void **state)
 		pthread_join(l.thread, NULL);
 	}
 	assert_int_equal(r->a->n_missed, 0);
-	if (!(open_flags & SPR_PLAIN) && !spr_disabled("io_uring"))
-		assert_string_equal(r->c->waiter->ops->name, "io_uring");
+	assert_string_equal(r->c->waiter->ops->name, uring_is_wanted() ? "io_uring" : "plain");
 }
 
 /* --- Watched descriptors -------------------------------------------------------------------- */

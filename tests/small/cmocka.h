@@ -116,7 +116,7 @@ __attribute__((unused)) static int small_run(const struct CMUnitTest *tests, siz
 #define cmocka_run_group_tests(tests, setup, teardown) \
 	small_run(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
 #define cmocka_run_group_tests_name(name, tests, setup, teardown) \
-	small_run(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown)
+	((void)(name), small_run(tests, sizeof(tests) / sizeof((tests)[0]), setup, teardown))
 #define cmocka_set_test_filter(pattern) ((void)(pattern))
 
 #endif /* SPR_TESTS_SMALL_CMOCKA_H */
