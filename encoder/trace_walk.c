@@ -151,7 +151,7 @@ static void trace_leave(struct spr_walk *w, bool has_end)
 {
 	if (w->has_header && !has_end)
 		w->cut = true;
-	w->has_header = w->has_verdict = w->has_jumped = false;
+	w->has_header = w->has_verdict = w->has_jumped = w->is_damaged = false;
 	w->n_frames = w->n_records = w->n_entries = w->table_hash = 0;
 }
 
@@ -177,10 +177,36 @@ static int64_t ours_is_at(struct spr_walk *w, uint64_t at)
 	return spr_format_sum_is_right(bytes, n + 8u);
 }
 
+/* Is there a seek table at `at`, by its two ends? Of a pipe only a short one is looked for. */
+static int64_t table_is_at(struct spr_walk *w, uint64_t at)
+{
+	const uint8_t *bytes;
+	int64_t got = spr_source_get(w->source, at, 8, &bytes);
+	uint32_t n;
+
+	if (got < 8 || spr_get32(bytes) != SPR_MAGIC_TABLE)
+		return got < 0 ? got : 0;
+	n = spr_get32(bytes + 4);
+	if (n < 9 || n % 8 != 1 || (!w->source->can_seek && n > SPR_HEADER_BYTES_MAX))
+		return 0;
+	if (w->source->can_seek) {
+		got = spr_source_get(w->source, at + n - 1, 9, &bytes);
+	} else {
+		got = spr_source_get(w->source, at, n + 8u, &bytes);
+		if (got >= 0 && got < n + 8)
+			return 0;
+		bytes += got > 0 ? n - 1 : 0;
+	}
+	if (got < 9)
+		return got < 0 ? got : 0;
+	return spr_get32(bytes) == (n - 9) / 8 && !bytes[4] &&
+	       spr_get32(bytes + 5) == SPR_MAGIC_END;
+}
+
 /* Where the next frame of ours begins behind `from`, or where the bytes end. */
 static int damage_skip(struct spr_walk *w, uint64_t from)
 {
-	const uint32_t magic = SPR_MAGIC_OURS;
+	static const uint8_t magic[] = { 0x2a, 0x4d, 0x18 }; /* of both, behind their first byte */
 	const uint8_t *bytes, *hit;
 	uint64_t at = from + 1;
 
@@ -194,11 +220,13 @@ static int damage_skip(struct spr_walk *w, uint64_t from)
 			w->at = at + (uint64_t)got;
 			return 0;
 		}
-		hit = memmem(bytes, (size_t)got, &magic, 4);
-		at += hit ? (uint64_t)(hit - bytes) : (uint64_t)got - 3;
+		hit = memmem(bytes + 1, (size_t)got - 1, magic, sizeof(magic));
+		at += hit ? (uint64_t)(hit - 1 - bytes) : (uint64_t)got - 3;
 		if (!hit)
 			continue;
 		is = ours_is_at(w, at);
+		if (!is)
+			is = table_is_at(w, at);
 		if (is < 0)
 			return (int)is;
 		if (is) {
@@ -217,6 +245,7 @@ static int damage(struct spr_walk *w, const char *what)
 	if (err < 0)
 		return err;
 	w->n_damaged++;
+	w->is_damaged = true;
 	return spr_fail(-EBADMSG, "%s at byte %llu is damaged; %llu bytes were skipped", what,
 	                (unsigned long long)from, (unsigned long long)(w->at - from));
 }
@@ -395,10 +424,12 @@ static int table_compare(struct spr_walk *w, uint32_t n)
 	}
 	if (spr_source_get(w->source, at, 9, &bytes) < 9)
 		return -EAGAIN;
-	return spr_get32(bytes) == (n - 9) / 8 && !bytes[4] &&
-	       spr_get32(bytes + 5) == SPR_MAGIC_END && w->has_verdict &&
-	       (w->has_jumped ||
-	        (listed.n_entries == w->n_entries && listed.table_hash == w->table_hash));
+	if (spr_get32(bytes) != (n - 9) / 8 || bytes[4] || spr_get32(bytes + 5) != SPR_MAGIC_END)
+		return 0;
+	/* What was stepped over is missing in our count, and is told already: the end is there. */
+	return w->has_jumped || w->is_damaged ||
+	       (w->has_verdict && listed.n_entries == w->n_entries &&
+	        listed.table_hash == w->table_hash);
 }
 
 static int table_walk(struct spr_walk *w, uint32_t n, struct spr_item *item)

@@ -38,7 +38,7 @@ struct spr_walk {
 	struct spr_source *source;
 	uint64_t           at;
 	/* The trace we are in. */
-	bool                     has_header, has_verdict, has_jumped;
+	bool                     has_header, has_verdict, has_jumped, is_damaged;
 	struct spr_format_header h;
 	struct spr_kind         *kinds; /* one block, the walk's until taken */
 	uint32_t                 n_kinds;
