@@ -161,21 +161,56 @@ static int do_moves(void) /* DIR with a/ and b/ */
 
 static void *move_about(void *dirs)
 {
-	for (unsigned i = 0; i < 3000; i++)
+	for (unsigned i = 0; i < 20000; i++)
 		must(chdir(((char **)dirs)[i & 1]) == 0);
 	return NULL;
 }
 
-/* While another thread changes directory each path must be below one of the two. */
+static void *look_about(void *unused)
+{
+	(void)unused;
+	for (unsigned i = 0; i < 20000; i++)
+		look("moving");
+	return NULL;
+}
+
+/* While one thread changes directory, each path of two others must be below one of the two. */
 static int do_moves_in_threads(void) /* DIR1 DIR2 */
 {
-	pthread_t t;
+	pthread_t t, u;
 
 	must(chdir(arg[0]) == 0);
 	must(pthread_create(&t, NULL, move_about, arg) == 0);
-	for (unsigned i = 0; i < 3000; i++)
-		look("moving");
+	must(pthread_create(&u, NULL, look_about, NULL) == 0);
+	look_about(NULL);
 	pthread_join(t, NULL);
+	pthread_join(u, NULL);
+	return 0;
+}
+
+static void moves_and_looks(int sig)
+{
+	static volatile unsigned n;
+
+	(void)sig;
+	must(chdir(arg[n++ & 1]) == 0);
+	look("moving");
+}
+
+/* The same by a signal handler, which comes in the middle of everything. */
+static int do_moves_in_handlers(void) /* DIR1 DIR2 */
+{
+	const struct sigaction act = { .sa_handler = moves_and_looks, .sa_flags = SA_RESTART };
+	const struct itimerspec often = { { 0, 30000 }, { 0, 30000 } };
+	struct sigevent ev = { .sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF };
+	timer_t timer;
+
+	must(chdir(arg[0]) == 0 && sigaction(SIGPROF, &act, NULL) == 0);
+	must(timer_create(CLOCK_MONOTONIC, &ev, &timer) == 0);
+	must(timer_settime(timer, 0, &often, NULL) == 0);
+	for (int i = 0; i < 40000; i++)
+		look("moving");
+	timer_delete(timer);
 	return 0;
 }
 
@@ -641,6 +676,12 @@ static int do_realpaths(void) /* DIR N: random paths in a farm of links, against
 	must(symlink("nowhere", "gone") == 0 && symlink("a//up/./b/../a", "deep/long") == 0);
 	close(open("file", O_CREAT | O_WRONLY, 0600));
 	must(symlink("../../file", "deep/file") == 0);
+	for (int i = 0; i < 50; i++) { /* chains of links, as many as may be followed and more */
+		snprintf(path, sizeof(path), "chain%d", i);
+		snprintf(mine, sizeof(mine), i ? "chain%d" : "file", i - 1);
+		must(symlink(mine, path) == 0);
+		must(!realpath(path, mine) == !bare(path, theirs));
+	}
 	for (int i = 0; i < atoi(arg[1]); i++) {
 		size_t n = (size_t)snprintf(path, sizeof(path), "%s", i & 1 ? arg[0] : ".");
 		int error;
@@ -832,8 +873,12 @@ static int do_confined(void) /* N: opens under a filter that kills on any other 
 		BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
 	};
 	const struct sock_fprog prog = { sizeof(filter) / sizeof(filter[0]), filter };
-	const int n = atoi(arg[0]);
+	const int n = atoi(arg[0]), top = open("/", O_RDONLY | O_DIRECTORY);
+	char *elsewhere = mmap(NULL, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS,
+	                       -1, 0);
 
+	strcpy(elsewhere + (1 << 19), "elsewhere");
+	elsewhere += 1 << 19;
 	look("before");
 	must(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
 	if (strcmp(arg[1], "syscall") == 0)
@@ -842,6 +887,8 @@ static int do_confined(void) /* N: opens under a filter that kills on any other 
 		must(prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &prog) == 0);
 	for (int i = 0; i < n; i++)
 		look("confined");
+	openat(top, "below", O_RDONLY); /* whose name could only be asked for */
+	open(elsewhere, O_RDONLY);      /* in memory that no record came from yet */
 	_exit(0);
 }
 
@@ -855,6 +902,12 @@ static int do_limits(void) /* PROGRAM: which limit is arg[1] */
 	else
 		must(setrlimit(RLIMIT_FSIZE, &small) == 0);
 	execv(arg[0], argv);
+	return 98;
+}
+
+static int do_blocks(void) /* FIFO */
+{
+	waits_in_fifo(arg[0]);
 	return 98;
 }
 
@@ -880,6 +933,7 @@ static const struct {
 	{ "threads", do_threads },
 	{ "moves", do_moves },
 	{ "moves-in-threads", do_moves_in_threads },
+	{ "moves-in-handlers", do_moves_in_handlers },
 	{ "vfork-moves", do_vfork_moves },
 	{ "unshared-fs", do_unshared_fs },
 	{ "descriptors", do_descriptors },
@@ -907,6 +961,7 @@ static const struct {
 	{ "pthread-exit", do_pthread_exit },
 	{ "confined", do_confined },
 	{ "limits", do_limits },
+	{ "blocks", do_blocks },
 	{ "nothing", do_nothing },
 	{ "many", do_many },
 };
