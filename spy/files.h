@@ -127,6 +127,7 @@ struct spr_spy_path {
 	uint32_t    cwd_of;  /* dir is page->cwd and good while this is so; 0: it is not */
 	uint32_t    scratch; /* dir lies there; + 1 */
 	uint32_t    cut;     /* name was longer than SPR_PATH_BYTES_MAX */
+	uint32_t    lost;    /* dir is a link's own name, since nobody knows where it leads */
 	char        small[112]; /* most directories fit; longer ones go to a scratch */
 };
 /* What a record left behind for a result to refer to. */

@@ -210,6 +210,7 @@ static void path_lost_cwd(struct spr_spy_path *p)
 	if (p->dir_bytes && p->dir[0] == '/')
 		return;
 	p->root_bytes = 0;
+	p->lost = 1;
 	p->dir = p->small;
 	p->dir_bytes = sizeof(link) - 1;
 	memcpy(p->small, link, sizeof(link) - 1);

@@ -140,7 +140,7 @@ static bool begin_at_cwd(struct walk *w)
 	for (unsigned tries = 0; tries < 4 && !good; tries++) {
 		spr_spy_path_find(w->spy, &p, AT_FDCWD, "", tries > 1);
 		w->n = spr_spy_path_bytes(&p);
-		if (w->n == 0 || w->n >= SPR_SPY_SCRATCH / 2 || p.cut) {
+		if (p.lost || w->n == 0 || w->n >= SPR_SPY_SCRATCH / 2 || p.cut) {
 			spr_spy_path_drop(w->spy, &p);
 			return false;
 		}

@@ -676,6 +676,9 @@ static int do_realpaths(void) /* DIR N: random paths in a farm of links, against
 	must(symlink("nowhere", "gone") == 0 && symlink("a//up/./b/../a", "deep/long") == 0);
 	close(open("file", O_CREAT | O_WRONLY, 0600));
 	must(symlink("../../file", "deep/file") == 0);
+	must(mkdir("gone-dir", 0700) == 0 && chdir("gone-dir") == 0 && rmdir("../gone-dir") == 0);
+	must(!realpath(".", mine) && errno == ENOENT && !realpath("..", mine) && errno == ENOENT);
+	must(chdir(arg[0]) == 0);
 	for (int i = 0; i < 50; i++) { /* chains of links, as many as may be followed and more */
 		snprintf(path, sizeof(path), "chain%d", i);
 		snprintf(mine, sizeof(mine), i ? "chain%d" : "file", i - 1);
