@@ -127,7 +127,6 @@ struct spr_spy_path {
 	uint32_t    cwd_of;  /* dir is page->cwd and good while this is so; 0: it is not */
 	uint32_t    scratch; /* dir lies there; + 1 */
 	uint32_t    cut;     /* name was longer than SPR_PATH_BYTES_MAX */
-	uint32_t    lost;    /* dir is a link's own name, since nobody knows where it leads */
 	char        small[112]; /* most directories fit; longer ones go to a scratch */
 };
 /* What a record left behind for a result to refer to. */
@@ -198,6 +197,8 @@ SPR_HIDE extern __thread uint32_t spr_spy_cwd_borrowed __attribute__((tls_model(
 /* The working directory is about to change, has (perhaps) changed. */
 SPR_HIDE void spr_spy_cwd_moves(struct spr_spy *spy);
 SPR_HIDE void spr_spy_cwd_moved(struct spr_spy *spy);
+/* The program has renamed something: a folder above one that we remember, perhaps. */
+SPR_HIDE void spr_spy_cwd_renamed(struct spr_spy *spy);
 /* A vfork child of this thread that had moved has gone. */
 SPR_HIDE void spr_spy_cwd_back(void);
 /* Fill the cache while system calls may still be made. */

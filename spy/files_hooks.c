@@ -32,7 +32,7 @@ __attribute__((hot)) static long watched(const struct spr_spy_row *row, long a, 
 	spr_spy_note(spy, &mark, row, arg);
 	ret = spr_spy_call(row, a, b, c, d, e, f);
 	if (spr_unlikely(row->access == SPR_RENAME))
-		spr_add_relaxed(&spy->page->renames, 1);
+		spr_spy_cwd_renamed(spy);
 	if (row->way == SPR_WAY_PTR ? ret == 0 : (int)ret == -1)
 		spr_spy_failed(spy, &mark, errno);
 	return ret;
@@ -187,7 +187,7 @@ static long syscall_watched(const struct spr_spy_row *row, syscall_fn next, long
 		special_note(spy, nr, arg[0]);
 	ret = next(nr, arg[0], arg[1], arg[2], arg[3], arg[4], arg[5]);
 	if (spy && row && row->access == SPR_RENAME)
-		spr_add_relaxed(&spy->page->renames, 1);
+		spr_spy_cwd_renamed(spy);
 	if (spy && ret == -1)
 		spr_spy_failed(spy, &mark, errno);
 	return ret;

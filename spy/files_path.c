@@ -210,7 +210,6 @@ static void path_lost_cwd(struct spr_spy_path *p)
 	if (p->dir_bytes && p->dir[0] == '/')
 		return;
 	p->root_bytes = 0;
-	p->lost = 1;
 	p->dir = p->small;
 	p->dir_bytes = sizeof(link) - 1;
 	memcpy(p->small, link, sizeof(link) - 1);
@@ -334,6 +333,13 @@ void spr_spy_cwd_moved(struct spr_spy *spy)
 {
 	if (!cwd_is_borrowed(spy))
 		spr_add_relaxed(&spy->page->moves_ended, 1);
+}
+
+void spr_spy_cwd_renamed(struct spr_spy *spy)
+{
+	spr_add_relaxed(&spy->page->renames, 1);
+	spr_add_relaxed(&spy->page->moves_begun, 1);
+	spr_add_relaxed(&spy->page->moves_ended, 1);
 }
 
 void spr_spy_cwd_back(void)

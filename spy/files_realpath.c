@@ -131,23 +131,13 @@ static int walk(struct walk *w)
 	return error;
 }
 
-/* Where a relative path begins, without asking the kernel again. */
+/* Where a relative path begins. Asked for anew: an answer is no place for what was true before. */
 static bool begin_at_cwd(struct walk *w)
 {
-	struct spr_spy_path p;
-	bool good = false;
+	const long n = spr_sys(SYS_getcwd, w->done, SPR_SPY_SCRATCH / 2);
 
-	for (unsigned tries = 0; tries < 4 && !good; tries++) {
-		spr_spy_path_find(w->spy, &p, AT_FDCWD, "", tries > 1);
-		w->n = spr_spy_path_bytes(&p);
-		if (p.lost || w->n == 0 || w->n >= SPR_SPY_SCRATCH / 2 || p.cut) {
-			spr_spy_path_drop(w->spy, &p);
-			return false;
-		}
-		good = spr_spy_path_write(w->spy, &p, w->done);
-		spr_spy_path_drop(w->spy, &p);
-	}
-	return good && w->done[0] == '/';
+	w->n = n > 0 ? (size_t)n - 1 : 0;
+	return w->n > 0 && w->done[0] == '/';
 }
 
 /* As libc: a path that is not there, or may not be looked at, leaves how far it went. */

@@ -239,7 +239,7 @@ static void a_thread_with_its_own_directory_is_asked_each_time(void **state)
 
 static void a_descriptors_directory_is_what_it_is_now(void **state)
 {
-	static const char *const where[] = { "d/1", "d/2", "e/3", "b/f/4", "a/5" };
+	static const char *const where[] = { "d/1", "d/2", "e/3", "b/f/4", "a/5", "n/7" };
 	struct spied *s = spied_run(FILES, "descriptors", folder);
 
 	(void)state;

@@ -264,6 +264,9 @@ static int do_descriptors(void) /* DIR with a/ and b/ */
 	must(openat(d, "4", O_RDONLY) == -1);
 	close(d);
 	must(open("a", O_RDONLY | O_DIRECTORY) == d);
+	must(mkdir("m", 0700) == 0 && chdir("m") == 0 && rename("../m", "../n") == 0);
+	look("7");
+	must(chdir("..") == 0);
 	must(openat(d, "5", O_RDONLY) == -1);
 	must(openat(999, "6", O_RDONLY) == -1 && errno == EBADF);
 	return 0;
