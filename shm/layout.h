@@ -185,7 +185,7 @@ struct spr_ring_slot { /* its process writes it, the collector frees it */
 	_Atomic uint32_t
 		generation; /* + 1 at each attach: tells a segment's owner from a successor */
 	_Atomic uint32_t pid;        /* as the process sees itself */
-	_Atomic uint32_t reserved0;
+	_Atomic uint32_t pid_ns;     /* UNLOCKED: inode of the namespace of that pid, or 0 */
 	_Atomic uint64_t attached_ns;
 	uint64_t         reserved[5];
 };

@@ -10,6 +10,7 @@
 #include <limits.h>
 #include <linux/futex.h>
 #include <linux/membarrier.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -455,9 +456,33 @@ static void left_note(struct spr_ring *r, uint32_t pid)
 		left->program[strcspn(left->program, "\n")] = '\0';
 }
 
+/* What it left in its lanes stays its own until the close, for a pid proves little. The verdict
+ * needs only this much: no process of that pid is there any more, in a namespace that we share. */
+static bool unlocked_has_ended(const struct spr_ring_slot *slot, uint64_t pid_ns)
+{
+	const uint32_t pid = spr_load_relaxed(&slot->pid);
+	struct pollfd polled = { .events = POLLIN };
+	long fd, n;
+
+	if (!pid || !pid_ns || spr_load_relaxed(&slot->pid_ns) != pid_ns)
+		return false;
+	fd = spr_sys(SYS_pidfd_open, pid, 0);
+	if (fd < 0)
+		return fd == -ESRCH;
+	polled.fd = (int)fd;
+	n = poll(&polled, 1, 0); /* a zombie */
+	spr_sys(SYS_close, fd);
+	return n == 1;
+}
+
 static void left_find(struct spr_ring *r)
 {
 	uint32_t n = spr_load_relaxed(&r->header->slots_ready);
+	struct stat st;
+	uint64_t pid_ns = 0;
+
+	if (spr_sys(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) == 0)
+		pid_ns = (uint32_t)st.st_ino;
 
 	if (n > SPR_RING_SLOTS)
 		n = SPR_RING_SLOTS;
@@ -465,7 +490,7 @@ static void left_find(struct spr_ring *r)
 		struct spr_ring_slot *slot = spr_ring_slot_at(r->map, i);
 		const uint32_t state = spr_load_acquire(&slot->state); /* [SLOT] */
 
-		if (state == SPR_SLOT_UNLOCKED ||
+		if ((state == SPR_SLOT_UNLOCKED && !unlocked_has_ended(slot, pid_ns)) ||
 		    (state == SPR_SLOT_ATTACHED && spr_shm_ring_alive(r, i)))
 			left_note(r, spr_load_relaxed(&slot->pid));
 	}

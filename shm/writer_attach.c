@@ -66,6 +66,17 @@ static int slot_page_ready(spr_producer *p, uint32_t idx)
 	return 0;
 }
 
+/* Who holds no lock is known by its pid alone, and that only to those who share its namespace. */
+static uint32_t own_pid_ns(const spr_producer *p)
+{
+	struct stat st;
+
+	if (spr_load_relaxed(&p->confined) ||
+	    spr_sys(SYS_newfstatat, AT_FDCWD, "/proc/self/ns/pid", &st, 0) < 0)
+		return 0;
+	return (uint32_t)st.st_ino;
+}
+
 static void slot_fill(spr_producer *p, struct spr_ring_slot *slot, uint32_t idx, uint32_t state)
 {
 	struct spr_area *area = p->area;
@@ -78,6 +89,7 @@ static void slot_fill(spr_producer *p, struct spr_ring_slot *slot, uint32_t idx,
 	/* By itself it tells the collector that the ones before are dead, as the lock told us. */
 	spr_store_release(&slot->generation, generation); /* [SLOT] */
 	spr_store_relaxed(&slot->pid, area->pid);
+	spr_store_relaxed(&slot->pid_ns, state == SPR_SLOT_UNLOCKED ? own_pid_ns(p) : 0);
 	spr_store_relaxed(&slot->attached_ns, spr_clock_now(&p->clock));
 	spr_store_release(&slot->state, state); /* [SLOT] */
 }
@@ -173,6 +185,7 @@ int spr_shm_process_register(spr_producer *p)
 	if (err == 0 && lock_keep(p, fd)) {
 		struct spr_ring_slot *slot = spr_ring_slot_at(p->map, p->area->slot_idx);
 
+		spr_store_relaxed(&slot->pid_ns, own_pid_ns(p));
 		spr_store_release(&slot->state, SPR_SLOT_UNLOCKED); /* [SLOT] */
 	} else if (err && err != -EAGAIN && err != -ENOSPC) {
 		err = slot_unlocked(p);
