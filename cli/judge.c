@@ -135,9 +135,17 @@ static void text_transport(const struct spr_cli_judge *judge, FILE *out)
 	}
 }
 
+/* What no program could see is written at the end; a trace without one has not said it. */
+static const char *coverage_word(const struct spr_cli_judge *judge)
+{
+	if (has_blind_spots(judge))
+		return "incomplete";
+	return spr_cli_judge_status(judge) == SPR_CLI_CUT ? "unknown" : "complete";
+}
+
 static void text_coverage(const struct spr_cli_judge *judge, FILE *out)
 {
-	fprintf(out, "  coverage   %s\n", has_blind_spots(judge) ? "incomplete" : "complete");
+	fprintf(out, "  coverage   %s\n", coverage_word(judge));
 	for (size_t i = 0; i < judge->n_blind; i++) {
 		const struct spr_cli_blind *b = &judge->blind[i];
 		char who[32] = "";

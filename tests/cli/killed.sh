@@ -17,7 +17,7 @@ ls -d [d-s]* | sed 's/-[0-9a-f]\{8\}$/-XXXXXXXX/'
 echo "=> $?"
 sed 's/part-[0-9a-f]*/part-XXXXXXXX/' err
 grep -q recorder json || echo "what was synced cannot be read"
-"$SPARRING" verdict sparring.spr.part-* | sed -n '1,4s/[0-9]* records/N records/p; 1,4{/records/!p}'
+"$SPARRING" verdict sparring.spr.part-* | sed -n '1,5s/[0-9]* records/N records/p; 1,5{/records/!p}'
 echo "=> ${PIPESTATUS[0]}"
 # Its ring is swept by the next, or by hand; never while it is in use.
 [ "$(ls place | wc -l)" = 1 ] || echo "place: $(ls place)"
