@@ -32,15 +32,15 @@ static void probe_text(void)
 	for (const struct spr_feature *f = spr_features; f->name; f++) {
 		const int found = spr_probe(f->name);
 
-		printf("%-16s %-9s  %s\n", f->name,
+		printf("%-18s %-9s  %s\n", f->name,
 		       found > 0 ? "yes" : found == 0 ? "not built" : "no", f->what);
 		if (found < 0)
-			printf("%-16s %-9s  -> %s\n", "", "", spr_cli_shown(spr_error_text()));
+			printf("%-18s %-9s  -> %s\n", "", "", spr_cli_shown(spr_error_text()));
 	}
 	for (size_t i = 0; i < N_VARIABLES; i++) {
 		const char *value = getenv(variables[i]);
 
-		printf("%-16s %-9s  %s\n", variables[i], value ? "set" : "not set",
+		printf("%-18s %-9s  %s\n", variables[i], value ? "set" : "not set",
 		       value ? spr_cli_shown(value) : "");
 	}
 }
