@@ -105,6 +105,7 @@ struct spr_spy {
 	_Atomic uint32_t       confined; /* the target filters its system calls: make none */
 	_Atomic uint32_t       root_bytes;
 	uint64_t               no_argv; /* option "no-argv" */
+	uint64_t               emulated; /* by valgrind, which checks what system calls are given */
 	struct spr_spy_channel channel[SPR_SPY_CHANNELS_MAX];
 } __attribute__((aligned(64)));
 SPR_HIDE extern struct spr_spy spr_spy_state;

@@ -91,6 +91,8 @@ static bool attach(char **argv, char *const *envp)
 		return false;
 	spy->page = &page;
 	spy->no_argv = option_has(options, "no-argv");
+	const char *preload = spr_spy_env_get(envp, "LD_PRELOAD");
+	spy->emulated = preload && strstr(preload, "/vgpreload_");
 	attach_all(spy, spr_spy_env_channels());
 	if (!spy->n_channels)
 		return false;

@@ -20,7 +20,17 @@ char spr_spy_root[4096]; /* what chroot put in front of every path; survives for
 
 __thread uint32_t spr_spy_cwd_borrowed __attribute__((tls_model("initial-exec")));
 
-/* rt_sigprocmask with a `how` that is none copies the set before it refuses. */
+/* rt_sigprocmask with a `how` that is none copies the set before it refuses. Valgrind would print
+ * that as an error of the program's: it is asked less, whether a page is there. */
+static bool is_unreadable(const struct spr_spy *spy, uintptr_t at)
+{
+	unsigned char resident;
+
+	if (spr_unlikely(spy->emulated))
+		return spr_sys(SYS_mincore, at & ~(uintptr_t)4095, 4096, &resident) == -ENOMEM;
+	return spr_sys(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) == -EFAULT;
+}
+
 bool spr_spy_pointer_prove(const void *pointer)
 {
 	struct spr_spy *spy = &spr_spy_state;
@@ -30,7 +40,7 @@ bool spr_spy_pointer_prove(const void *pointer)
 		return false;
 	if (!spy->page || spr_load_relaxed(&spy->confined))
 		return true;
-	if (spr_sys(SYS_rt_sigprocmask, -1, at & ~(uintptr_t)7, NULL, 8) == -EFAULT)
+	if (is_unreadable(spy, at))
 		return false;
 	spr_store_relaxed(&spy->page->readable[(at >> 16) % SPR_SPY_BLOCKS], (uint32_t)(at >> 16));
 	return true;
