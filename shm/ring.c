@@ -291,6 +291,9 @@ int spr_shm_ring_open(struct spr_ring **out, const struct spr_ring_config *confi
 	struct spr_ring *r;
 	int err;
 
+	if (spr_disabled("ring") || spr_disabled("ofd_lock"))
+		return spr_fail(-ENOTSUP, "the ring, or the ofd_lock that it needs, is switched "
+		                          "off by SPARRING_DISABLE");
 	if (config->kinds_bytes > SPR_RING_KINDS_ROOM)
 		return spr_fail(-EINVAL, "the kinds take %zu bytes, a ring has room for %u",
 		                config->kinds_bytes, SPR_RING_KINDS_ROOM);
