@@ -92,7 +92,7 @@ HOOK(int, chroot, const char *path)
 
 	if (spy && ret == 0) {
 		spr_spy_root_set(spy, bytes);
-		spr_spy_blind(spy, 0, "chroot", "programs executed below it may not find what they need to attach");
+		spr_spy_blind(spy, 0, "chroot", "programs executed below it may fail to attach");
 	}
 	return ret;
 }
