@@ -18,11 +18,11 @@
 #define KERNEL_SOURCE "arch_sys_counter\n"
 #endif
 
-#define BRACKETS         24      /* tries per point; the narrowest one counts */
-#define CALIBRATE_NS     3000000 /* between the two points that give the slope */
-#define CHECK_NS         1000000 /* from there to the point that must confirm it */
+#define BRACKETS         48     /* tries per point; the narrowest one counts */
+#define CALIBRATE_NS     900000 /* between the two points that give the slope */
+#define CHECK_NS         200000 /* from there to the point that must confirm it */
 #define BRACKET_MAX_NS   5000    /* wider: we were interrupted every time */
-#define DISAGREE_MAX_NS  1000
+#define DISAGREE_MAX_NS  200
 #define ROUNDS           4
 
 struct point {

@@ -20,7 +20,7 @@ struct spr_clock { /* 32 bytes, lies in shared memory: load into a local before 
 	uint64_t ns0;
 };
 
-/* Calibrate against CLOCK_MONOTONIC and cross-check (a few ms, once per process, then copied);
+/* Calibrate against CLOCK_MONOTONIC and cross-check (1 to 2 ms, once per process, then copied);
  * falls back to SPR_CLOCK_GETTIME where the counter is not invariant, is not the kernel's clock
  * source, disagrees, or SPARRING_DISABLE has "tsc". T: any. */
 void spr_clock_init(struct spr_clock *clock);

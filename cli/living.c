@@ -14,13 +14,6 @@
 
 #include "cli/cli.h"
 
-uint64_t spr_cli_living_now_ns(void)
-{
-	struct timespec now;
-
-	clock_gettime(CLOCK_BOOTTIME, &now);
-	return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static ssize_t slurp(int proc, const char *pid, const char *name, char *out, size_t room)
 {
@@ -35,6 +28,48 @@ static ssize_t slurp(int proc, const char *pid, const char *name, char *out, siz
 		n += (size_t)got;
 	close(fd);
 	return (ssize_t)n;
+}
+
+/* The number behind `name` (or the last one, if that is NULL) in a file of /proc; 0: none. */
+static uint64_t proc_number(const char *path, const char *name)
+{
+	const size_t room = 256 << 10; /* /proc/stat grows with the machine */
+	char *text = malloc(room);
+	uint64_t found = 0;
+
+	if (!text)
+		return 0;
+	const ssize_t n = slurp(AT_FDCWD, "/proc", path, text, room - 1);
+	text[n > 0 ? n : 0] = '\0';
+	const char *space = strrchr(text, ' ');
+	const char *at = name ? strstr(text, name) : space ? space : text;
+	if (n > 0 && at)
+		found = strtoull(at + (name ? strlen(name) : 0), NULL, 10);
+	free(text);
+	return found;
+}
+
+void spr_cli_living_begin(struct spr_cli_since *since)
+{
+	struct timespec now;
+
+	since->last_pid = proc_number("loadavg", NULL);
+	since->n_forks = proc_number("stat", "\nprocesses ");
+	clock_gettime(CLOCK_BOOTTIME, &now);
+	since->ns = (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
+}
+
+/* Below which pid all processes are older. They are given out upwards, and begin anew from below at
+ * the most only when so many have been forked since. To ask each for its age costs 10 us. */
+static uint64_t youngest_from(const struct spr_cli_since *since)
+{
+	const uint64_t n_forks = proc_number("stat", "\nprocesses ");
+	const uint64_t most = proc_number("sys/kernel/pid_max", NULL);
+
+	if (!since->n_forks || !since->last_pid || n_forks < since->n_forks ||
+	    since->last_pid + (n_forks - since->n_forks) >= most)
+		return 0;
+	return since->last_pid;
 }
 
 enum age { OLD, YOUNG, ENDED };
@@ -85,10 +120,11 @@ static void program_of(int proc, const char *pid, char *out, size_t room)
 
 #define LOOKS_MAX 3
 
-static size_t look(const char *address, uint64_t since_ns, bool *missed,
+static size_t look(const char *address, const struct spr_cli_since *since, bool *missed,
                    void (*each)(void *arg, int32_t pid, const char *exe), void *arg)
 {
 	const size_t room_bytes = 256 << 10;
+	const uint64_t from = youngest_from(since);
 	const int proc = open("/proc", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	DIR *listed = proc < 0 ? NULL : fdopendir(proc);
 	char *room = malloc(room_bytes);
@@ -97,9 +133,10 @@ static size_t look(const char *address, uint64_t since_ns, bool *missed,
 	size_t n = 0;
 
 	for (struct dirent *e; listed && room && (e = readdir(listed));) {
-		if (!spr_cli_parse_number(e->d_name, INT32_MAX, &pid) || (pid_t)pid == getpid())
+		if (!spr_cli_parse_number(e->d_name, INT32_MAX, &pid) || pid < from ||
+		    (pid_t)pid == getpid())
 			continue;
-		const enum age age = age_of(proc, e->d_name, since_ns);
+		const enum age age = age_of(proc, e->d_name, since->ns);
 		*missed |= age == ENDED;
 		if (age != YOUNG || !carries(proc, e->d_name, address, room, room_bytes))
 			continue;
@@ -114,7 +151,7 @@ static size_t look(const char *address, uint64_t since_ns, bool *missed,
 }
 
 /* One that ended under our eyes may have left a child that was not in the list yet: a daemon. */
-size_t spr_cli_living_find(const char *address, uint64_t since_ns,
+size_t spr_cli_living_find(const char *address, const struct spr_cli_since *since,
                            void (*each)(void *arg, int32_t pid, const char *exe), void *arg)
 {
 	bool missed = true;
@@ -122,7 +159,7 @@ size_t spr_cli_living_find(const char *address, uint64_t since_ns,
 
 	for (int looks = 0; !n && missed && looks < LOOKS_MAX; looks++) {
 		missed = false;
-		n = look(address, since_ns, &missed, each, arg);
+		n = look(address, since, &missed, each, arg);
 	}
 	return n;
 }

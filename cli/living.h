@@ -12,11 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* each: called with pid and program of every living process that began after since_ns
- * (CLOCK_BOOTTIME) and carries address. Number of calls made. */
-size_t spr_cli_living_find(const char *address, uint64_t since_ns,
-                           void (*each)(void *arg, int32_t pid, const char *exe), void *arg);
+/* When the recording began: who is older is none of ours. */
+struct spr_cli_since {
+	uint64_t ns;       /* CLOCK_BOOTTIME */
+	uint64_t n_forks;  /* of the machine since its boot; 0: not known */
+	uint64_t last_pid; /* the last one given out by then */
+};
 
-uint64_t spr_cli_living_now_ns(void);
+void spr_cli_living_begin(struct spr_cli_since *since);
+
+/* each: called with pid and program of every living process that is younger and carries address.
+ * Number of calls made. */
+size_t spr_cli_living_find(const char *address, const struct spr_cli_since *since,
+                           void (*each)(void *arg, int32_t pid, const char *exe), void *arg);
 
 #endif /* SPR_CLI_LIVING_H */

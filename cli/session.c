@@ -113,7 +113,7 @@ int spr_cli_session_open(struct spr_cli_session *s, const struct spr_cli_session
                          const struct spr_cli_part *part)
 {
 	*s = (struct spr_cli_session){ .opt = opt, .part = *part };
-	s->began_ns = spr_cli_living_now_ns();
+	spr_cli_living_begin(&s->began);
 	s->stats = (struct spr_stats)SPR_STATS_INIT;
 	s->verdict = (struct spr_verdict)SPR_VERDICT_INIT;
 	int status = open_output(s);
@@ -386,7 +386,7 @@ static bool session_drain(struct spr_cli_session *s, struct spr_cli_target *t)
 
 	spr_channel_seal(s->channel);
 	/* Now, not when all is drained: who ends in between has run unseen for that long. */
-	(void)spr_cli_living_find(spr_channel_address(s->channel), s->began_ns, left_note, s);
+	(void)spr_cli_living_find(spr_channel_address(s->channel), &s->began, left_note, s);
 	if (!s->is_collecting) {
 		while (session_step(s, 100)) {
 			if (is_tired(t))

@@ -9,6 +9,7 @@
 
 #include <pthread.h>
 
+#include "cli/living.h"
 #include "cli/part.h"
 #include "cli/target.h"
 #include "cli/watch.h"
@@ -39,7 +40,7 @@ struct spr_cli_session {
 	pthread_t             collecting; /* steps the collector, syncs the encoder */
 	bool                  is_collecting;
 	uint64_t              n_unsynced, sync_at_ns;
-	uint64_t              began_ns; /* CLOCK_BOOTTIME */
+	struct spr_cli_since  began;
 	uint64_t              n_own; /* records that are not the spies' */
 	size_t                n_processes; /* at the end */
 	char                  exe[4096]; /* of the root target */

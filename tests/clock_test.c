@@ -16,7 +16,7 @@
 #include "tests/fake_sys.h"
 
 /* Stamp between two looks at the kernel's clock: it must lie between them, give or take the error
- * that 10 ppm of the time since calibration make. */
+ * that 50 ppm of the time since calibration make. */
 static void stamps_lie_on_the_kernel_s_clock(void **state)
 {
 	struct spr_clock clock;
