@@ -126,6 +126,11 @@ static void recover_once(uint32_t how, uint32_t slow_us, uint64_t run_us)
 	snprintf(r.address, sizeof(r.address), "%s", told->address);
 	for (uint32_t i = 0; i < N_WRITERS; i++)
 		pids[i] = spawn(role_writer, &r, i);
+	/* One that comes when the collector is dead is turned away. */
+	for (uint32_t i = 0; i < N_WRITERS; i++) {
+		while (!spr_load_relaxed(&r.tally->line[i].committed))
+			sleep_us(100);
+	}
 	sleep_us(run_us);
 	assert_int_equal(spr_channel_recover(&r.ch, folder), -EBUSY);
 	kill(collector, SIGKILL);
