@@ -32,7 +32,7 @@
 byte committed[N_WRITERS];
 byte consumed[N_WRITERS];
 bit armed;   /* of gate */
-bit waiters;
+bit waiters[N_WRITERS]; /* a bit per lane */
 /* Of a word that counts up only one thing matters: is it still what somebody has seen of it? */
 bit arming_seen[N_WRITERS]; /* gate's count */
 bit bell_seen;
@@ -67,7 +67,7 @@ inline drain(cpu)
 {
 	if
 	:: word[cpu] == COMMITTED -> committed[cpu] = value[cpu]
-	:: word[cpu] == WAITERS -> waiters = 1
+	:: word[cpu] == WAITERS -> waiters[cpu] = 1
 	:: word[cpu] >= CONSUMED && word[cpu] < WAITERS -> consumed[word[cpu] - CONSUMED] = value[cpu]
 	:: else
 	fi;
@@ -149,6 +149,7 @@ died:
 	atomic { n_ended++; n = 0; seen = 0; was = 0; arming_seen[w] = 0; space_seen[w] = 0 }
 }
 
+/* Room is published lane by lane, and whose room it is is woken. */
 inline pass()
 {
 	atomic { moved = 0; i = 0 }
@@ -156,29 +157,32 @@ inline pass()
 	:: i < N_WRITERS ->
 		atomic {
 			c = committed[i]; /* [COMMIT] [ARM] */
+			was = (c > mine[i]);
 			if
-			:: c > mine[i] -> mine[i] = c; moved = 1; store(COLLECTOR, CONSUMED + i, c)
+			:: was -> mine[i] = c; moved = 1; store(COLLECTOR, CONSUMED + i, c)
 			:: else
 			fi;
-			c = 0; i++
+			c = 0
 		}
-	:: else -> break
-	od;
-	if
-	:: moved ->
-#ifndef FAULT_NO_COLLECTOR_FENCE
-		atomic { drain(COLLECTOR) } /* full fence */
-#endif
-		atomic { was = waiters; if :: was -> waiters = 0; drain(COLLECTOR) :: else fi } /* [SPACE] */
 		if
 		:: was ->
-			atomic { i = 0; do :: i < N_WRITERS -> space_seen[i] = 0; i++ :: else -> break od }
-			atomic { i = 0; do :: i < N_WRITERS -> writer_sleeps[i] = 0; i++ :: else -> break od }
+#ifndef FAULT_NO_COLLECTOR_FENCE
+			atomic { drain(COLLECTOR) } /* full fence */
+#endif
+			atomic { was = waiters[i] } /* [SPACE] */
+			if
+			:: was ->
+				atomic { drain(COLLECTOR); waiters[i] = 0 } /* [SPACE] */
+				atomic { do :: c < N_WRITERS -> space_seen[c] = 0; c++ :: else -> break od; c = 0 }
+				atomic { writer_sleeps[i] = 0 } /* futex wake */
+			:: else
+			fi;
+			was = 0
 		:: else
 		fi;
-		was = 0
-	:: else
-	fi;
+		i++
+	:: else -> break
+	od;
 	i = 0
 }
 

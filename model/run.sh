@@ -33,7 +33,7 @@ run() {
 	# shellcheck disable=SC2086
 	out=$(cd "$work" && rm -f m.pml.trail pan && spin -a "$@" m.pml 2>&1 &&
 		cc $optimise -w -DCOLLAPSE -DMEMLIM=3900 $build -o pan pan.c 2>&1 &&
-		nice ./pan -m100000 $search 2>&1)
+		./pan -m100000 $search 2>&1)
 	broke=$(echo "$out" | sed -n 's/^pan:[0-9]*: assertion violated  *!*(*\([A-Za-z0-9_]*\).*/\1/p
 		s/^pan:[0-9]*: \(acceptance cycle\|invalid end state\).*/\1/p' | head -n 1)
 	states=$(echo "$out" | awk '/states, stored/ { printf "%.0f", $1; exit }')
@@ -49,6 +49,10 @@ run() {
 	printf '%-4s %-9s %-55s %9s states, %s\n' "$verdict" "$model" "$what" "${states:-no}" "$said"
 	[ $verdict = ok ] || { failed=1; echo "$out" | head -n 20; }
 	runs=$((runs + 1)) states_sum=$((states_sum + ${states:-0}))
+}
+
+long() {
+	[ -z "${LONG:-}" ] || run "$@"
 }
 
 . model/runs
