@@ -177,10 +177,16 @@ static long kernel_unmap(long at, long bytes)
 }
 
 /* Nobody sleeps: the time passes at once. Who waits for ever meets a collector that leaves. */
-static long kernel_wait(const struct timespec *timeout)
+static long kernel_wait(const struct timespec *timeout, bool deadline)
 {
-	clock_ns += timeout ? (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec
-	                    : 1000000000u;
+	uint64_t ns = 1000000000u;
+
+	if (timeout)
+		ns = (uint64_t)timeout->tv_sec * 1000000000u + (uint64_t)timeout->tv_nsec;
+	if (!timeout || !deadline)
+		clock_ns += ns;
+	else if (clock_ns < ns)
+		clock_ns = ns;
 	if (++n_waits > 1000 && hand_map) {
 		const uint32_t gone = 0;
 
@@ -213,8 +219,9 @@ static long kernel(long nr, long a, long b, long c, long d, long e, long f)
 	case SYS_munmap:
 		return kernel_unmap(a, b);
 	case SYS_futex:
-		if ((b & 127) == FUTEX_WAIT)
-			return kernel_wait((const struct timespec *)d);
+		if ((b & 127) == FUTEX_WAIT || (b & 127) == FUTEX_WAIT_BITSET)
+			return kernel_wait((const struct timespec *)d,
+			                   (b & 127) == FUTEX_WAIT_BITSET);
 		break;
 	case SYS_clock_gettime:
 		clock_ns += 100;
