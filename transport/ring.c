@@ -203,6 +203,7 @@ static int ring_recover(spr_channel **out, const char *folder)
 	struct ring_channel *rc = calloc(1, sizeof(*rc));
 	struct spr_kind *kinds = NULL;
 	struct spr_ring *ring;
+	uint32_t kinds_bytes;
 	int err;
 
 	if (!rc)
@@ -214,8 +215,10 @@ static int ring_recover(spr_channel **out, const char *folder)
 	}
 	rc->ch.opt.size = sizeof(rc->ch.opt);
 	rc->ch.opt.record_bytes_max = ring->record_bytes_max;
-	if (spr_kinds_decode(&kinds, &rc->ch.opt.n_kinds, ring->map + SPR_RING_KINDS_AT,
-	                     ring->header->kinds_bytes))
+	kinds_bytes = ring->header->kinds_bytes; /* once: a writer may live, and change it */
+	if (kinds_bytes > SPR_RING_KINDS_ROOM ||
+	    spr_kinds_decode(&kinds, &rc->ch.opt.n_kinds, ring->map + SPR_RING_KINDS_AT,
+	                     kinds_bytes))
 		rc->ch.opt.n_kinds = 0; /* what the records mean is lost, the records are not */
 	rc->ch.opt.kinds = kinds;
 	err = channel_wrap(out, ring, rc);
