@@ -3,9 +3,11 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/probe.h"
 #include "cli/cli.h"
 
 static const struct spr_cli_command *const commands[] = {
@@ -74,6 +76,32 @@ static int help_about(const char *name)
 	return spr_cli_finish_stdout();
 }
 
+/* A misspelt feature would stay on, in silence. */
+static bool knows_disabled(void)
+{
+	const char *at = getenv("SPARRING_DISABLE");
+
+	while (at && *(at += strspn(at, ", "))) {
+		const size_t n = strcspn(at, ", ");
+		bool found = false;
+
+		for (const struct spr_feature *f = spr_features; f->name && !found; f++)
+			found = strlen(f->name) == n && !memcmp(f->name, at, n);
+		if (!found) {
+			char word[64];
+
+			snprintf(word, sizeof(word), "%.*s", (int)(n < 60 ? n : 60), at);
+			spr_cli_say(
+				"SPARRING_DISABLE names \"%s\", which is no feature; \"sparring "
+				"probe\" lists them",
+				spr_cli_shown(word));
+			return false;
+		}
+		at += n;
+	}
+	return true;
+}
+
 int main(int argc, char **argv)
 {
 	hold_standard_descriptors();
@@ -97,5 +125,7 @@ int main(int argc, char **argv)
 		            spr_cli_shown(name));
 		return SPR_CLI_USAGE;
 	}
+	if (strcmp(name, "probe") && !knows_disabled())
+		return SPR_CLI_USAGE;
 	return command->run(command, argc - 1, argv + 1);
 }

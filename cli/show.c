@@ -174,6 +174,27 @@ static void show_summary(struct show *show, const char *name, uint64_t n_read)
 	spr_cli_judge_text(&show->judge, stdout);
 }
 
+/* A kind that the trace does not know would be shown as a trace without records. */
+static bool knows_kinds(const struct show *show, const struct spr_cli_input *in, const char *name)
+{
+	uint32_t n;
+	const struct spr_kind *kinds = spr_trace_kinds(in->trace, &n);
+
+	for (size_t i = 0; i < show->n_kinds; i++) {
+		bool found = !strcmp(show->kinds[i], "blind");
+
+		for (uint32_t k = 0; k < n && !found; k++)
+			found = !strcmp(show->kinds[i], kinds[k].name);
+		if (!found) {
+			spr_cli_say("%s: has no kind \"%s\"; \"sparring show --summary\" tells "
+			            "which it has",
+			            spr_cli_shown(name), spr_cli_shown(show->kinds[i]));
+			return false;
+		}
+	}
+	return true;
+}
+
 static int show_file(struct show *show, const char *name)
 {
 	struct spr_cli_input in;
@@ -182,6 +203,10 @@ static int show_file(struct show *show, const char *name)
 
 	if (status != SPR_CLI_OK)
 		return status;
+	if (!knows_kinds(show, &in, name)) {
+		spr_cli_input_close(&in);
+		return SPR_CLI_USAGE;
+	}
 	if (show->summary)
 		show->sums = spr_cli_summary_open();
 	if (show->from.given && spr_trace_frame(in.trace, 0, &frame) >= 0) {

@@ -16,3 +16,6 @@ for name in ring ofd_lock; do
 	SPARRING_DISABLE=$name "$SPARRING" record -- true 2>&1
 	echo "=> $?"
 done
+# A name that is none is not passed over.
+SPARRING_DISABLE=io_uring,uring "$SPARRING" record -- true 2>&1
+echo "=> $?"

@@ -27,5 +27,6 @@ printf 'of both: '; names --pid "$child" --pid "$first" sparring.spr; echo
 # A failure is part of its call, or, asked for by its kind, a record of its own.
 "$SPARRING" show --kind file sparring.spr | grep -c '/missing *ENOENT$'
 "$SPARRING" show --kind result sparring.spr | grep -q 'error=2' && echo 'results apart'
-"$SPARRING" show --json --kind nothing sparring.spr
+"$SPARRING" show --json --kind nothing sparring.spr 2>&1
+echo "=> $?"
 "$SPARRING" show --summary --json --kind blind sparring.spr | grep -o '"calls":\[[^]]*\]'
