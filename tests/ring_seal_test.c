@@ -139,6 +139,72 @@ static long hold_in_populate(long nr, long a, long b, long c, long d, long e, lo
 	return spr_sys_raw(nr, a, b, c, d, e, f);
 }
 
+/* Nearer still: past its look at the gate and before its claim. All first segments that are ready
+ * are taken by other threads; the next one makes a page of descriptors exist before it claims. */
+static struct {
+	spr_producer *p;
+	struct rig   *rig;
+	_Atomic int   err[64];
+} claims;
+
+static void *claiming_thread(void *arg)
+{
+	const uint32_t i = (uint32_t)(uintptr_t)arg;
+
+	spr_store_release(&claims.err[i], /* [CLAIMED] */
+	                  1 + -put_record(spr_writer_here(claims.p), claims.rig->tally, i, 24));
+	for (;;)
+		sleep_us(1000000);
+	return NULL;
+}
+
+static int role_held_before_claim(struct rig *r, uint32_t unused)
+{
+	_Atomic uint64_t *word = &r->tally->line[0].note[0];
+	pthread_t t;
+	uint32_t n = 0;
+	(void)unused;
+
+	claims.p = attach_or_exit(r->address);
+	claims.rig = r;
+	held.word = word;
+	spr_sys_hook = hold_in_populate;
+	while (spr_load_acquire(word) == 0) { /* [HELD] */
+		CHILD_CHECK(n < 64);
+		CHILD_CHECK(!pthread_create(&t, NULL, claiming_thread, (void *)(uintptr_t)n));
+		while (!spr_load_acquire(&claims.err[n]) && /* [CLAIMED] */
+		       spr_load_acquire(word) == 0)         /* [HELD] */
+			sleep_us(100);
+		n++;
+	}
+	while (!spr_load_acquire(&claims.err[n - 1])) /* [CLAIMED] */
+		sleep_us(100);
+	CHILD_CHECK(spr_load_relaxed(&claims.err[n - 1]) == 1 + EPIPE);
+	return 0;
+}
+
+static void claim_after_the_seals_scan_is_given_back(void **state)
+{
+	(void)state;
+
+	for (uint32_t embedded = 0; embedded < 2; embedded++) {
+		struct rig r;
+
+		rig_open(&r, embedded ? RIG_EMBEDDED : 0, NULL, 64);
+		_Atomic uint64_t *word = &r.tally->line[0].note[0];
+		const pid_t pid = spawn(role_held_before_claim, &r, 0);
+		while (spr_load_acquire(word) != 1) /* [HELD] */
+			sleep_us(100);
+		rig_finish(&r);
+		spr_store_release(word, 2u); /* [HELD] */
+		expect_exit(pid, 0);
+		assert_int_equal(spr_channel_stats(r.ch, &r.stats), 0);
+		rig_expect_exact(&r);
+		assert_int_equal(r.stats.refused, 1);
+		rig_close(&r);
+	}
+}
+
 static int role_held(struct rig *r, uint32_t source)
 {
 	spr_producer *p = attach_or_exit(r->address);
@@ -483,6 +549,7 @@ int main(void)
 		cmocka_unit_test(every_record_has_one_verdict_when_sealed_under_flood),
 		cmocka_unit_test(claim_that_races_a_seal_is_delivered_or_refused),
 		cmocka_unit_test(seal_between_a_claim_and_its_first_record_refuses_it),
+		cmocka_unit_test(claim_after_the_seals_scan_is_given_back),
 		cmocka_unit_test(backstop_never_had_to_save_a_wake),
 		cmocka_unit_test(seal_without_the_barrier_is_seen_to_fail),
 		cmocka_unit_test(sleep_without_the_barrier_is_seen_to_miss_wakes),

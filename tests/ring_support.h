@@ -15,6 +15,7 @@
  *   | NOTE     | who says: note          | who waits: note     | what the test wants known |
  *   | OPEN     | collector: is_open      | test: is_open       | the address |
  *   | HELD     | either: the word        | the other: the word | whose turn it is |
+ *   | CLAIMED  | thread: its answer      | main thread: answer | that it has one |
  *   | RETURNED | writer: adds to committed | test: committed   | that commit has returned |
  */
 #ifndef SPR_TESTS_RING_SUPPORT_H
