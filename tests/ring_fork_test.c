@@ -544,8 +544,8 @@ static void *busy_until_the_end(void *arg)
 	return NULL;
 }
 
-/* LeakSanitizer asks before it looks. A child that ends by exit() holds what the test held before the
- * fork, and has perhaps no stack left from which that could be reached. */
+/* LeakSanitizer asks before it looks. A child that ends by exit() holds what the test held before
+ * the fork, and has perhaps no stack left from which that could be reached. */
 static bool leaks_are_the_parents;
 __attribute__((visibility("default"))) int __lsan_is_turned_off(void);
 int __lsan_is_turned_off(void)
