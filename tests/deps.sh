@@ -4,9 +4,10 @@
 # for what every target needs. Calls apt only if something is missing. Debian 12 has all of it.
 set -eu
 
-needed="gcc libc6-dev make libzstd-dev liburing-dev libcmocka-dev zstd strace python3"
+needed="gcc libc6-dev make libzstd-dev liburing-dev libcmocka-dev zstd strace python3
+	procps bsdutils git"
 further="clang clang-tidy clang-format musl-tools gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-	qemu-user spin"
+	qemu-user spin valgrind libck-dev"
 case ${1:-} in
 '') wanted=$needed ;;
 --all) wanted="$needed $further" ;;
