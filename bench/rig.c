@@ -57,12 +57,15 @@ double spr_bench_ns_per_tick(void)
 	return ns_per_tick;
 }
 
-/* Bursts of all writers begin at the same tick: sleep most of the gap, spin the rest. */
+/* Bursts of all writers begin at the same tick: sleep most of the gap, spin the rest. The gaps are
+ * uneven, by up to half of one, or bursts and the reader's naps would fall into step. */
 static void burst_await(const struct spr_bench_rig *rig, unsigned burst)
 {
+	uint64_t seed = burst + 1;
 	const double ahead_us = 60;
+	const double uneven = (double)(spr_bench_random(&seed) >> 40) / (1 << 25);
 	const uint64_t at = rig->start_tick + (uint64_t)((double)rig->plan->gap_us * 1000 *
-	                                                 (burst + 1) / rig->ns_per_tick);
+	                                                 (burst + 1 + uneven) / rig->ns_per_tick);
 	const double left_us = (double)(int64_t)(at - spr_clock_ticks()) * rig->ns_per_tick / 1000;
 
 	if (left_us > ahead_us)
