@@ -632,6 +632,24 @@ static void lane_pop(struct spr_ring *r, struct spr_ring_lane *lane)
 		spr_shm_ring_segment_recycle(r, segment);
 }
 
+/* Writers short of room look again. */
+static void space_publish(struct spr_ring *r, uint32_t bits)
+{
+	struct spr_ring_header *h = r->header;
+
+	if (r->recycled)
+		bits |= SPR_WAIT_ANY;
+	r->recycled = false;
+	spr_full_fence(); /* [SPACE] */
+	if (!(spr_load_relaxed(&h->waiters) & bits))
+		return;
+	bits &= spr_and_acq_rel(&h->waiters, ~bits); /* [SPACE] */
+	if (bits) {
+		spr_add_relaxed(&h->space, 1);
+		spr_sys(SYS_futex, &h->space, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, bits);
+	}
+}
+
 static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
                       const struct spr_ring_taker *taker, uint64_t *n_records)
 {
@@ -652,6 +670,8 @@ static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
 		if (!seg->bad && (!seg->finished || seg->taken != seg->upto))
 			break;
 		lane_pop(r, lane);
+		/* Its writer goes on while the lane's other segments are read. */
+		space_publish(r, spr_ring_wait_bit(lane->owner, lane->writer_id));
 	}
 	if (lane->head)
 		return 0;
@@ -692,24 +712,6 @@ static int lanes_end(struct spr_ring *r, const struct spr_ring_taker *taker)
 	}
 	r->ending = left;
 	return err;
-}
-
-/* Writers short of room look again. */
-static void space_publish(struct spr_ring *r, uint32_t bits)
-{
-	struct spr_ring_header *h = r->header;
-
-	if (r->recycled)
-		bits |= SPR_WAIT_ANY;
-	r->recycled = false;
-	spr_full_fence(); /* [SPACE] */
-	if (!(spr_load_relaxed(&h->waiters) & bits))
-		return;
-	bits &= spr_and_acq_rel(&h->waiters, ~bits); /* [SPACE] */
-	if (bits) {
-		spr_add_relaxed(&h->space, 1);
-		spr_sys(SYS_futex, &h->space, FUTEX_WAKE_BITSET, INT_MAX, NULL, NULL, bits);
-	}
 }
 
 /* What is in flight should stay in the cache, whatever the number of those who flood. */
