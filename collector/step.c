@@ -31,7 +31,7 @@
 
 #define MANY          64u        /* records in a pass: a flood, or a burst */
 #define ENOUGH        16384u     /* it is far enough behind as it is */
-#define LAG_NS        100000ull
+#define LAG_NS        40000ull
 #define NAP_NS        2000000ull
 #define LOOK_NS       1000000ull /* while there is no rest: how often descriptors are looked at */
 #define CLOCK_SLOP_NS 1000000ull /* the kernel's timers and our clock, over a second */
