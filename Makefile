@@ -235,7 +235,7 @@ tidy: $(O)/libsparring.so
 format:
 	$(Q)tests/format.sh
 
-## bench: every question of bench/, about two minutes; fails if a row could not be measured
+## bench: every question of bench/, three to four minutes; fails if a row could not be measured
 bench: all $(BENCHES) $(BENCH_TARGETS)
 	$(Q)failed=; for b in $(BENCHES); do $$b $(BENCH_FLAGS) || failed="$$failed $$b"; done; \
 	  [ -z "$$failed" ] || { echo "could not measure all of:$$failed" >&2; exit 1; }
