@@ -161,7 +161,8 @@ struct spr_stats { /* sized */
 	uint64_t written, delivered, lost, pending, refused; /* records; written and lost are
 	                                                      * counted by the writers */
 	uint64_t written_bytes, resident_bytes; /* payload; of the backing object, now */
-	uint64_t stalls, wakes, wakes_missed;   /* missed: only the backstop noticed; 0 */
+	uint64_t stalls, wakes, wakes_missed;   /* writers' waits for room; sleeps of the collector;
+	                                         * those that only the backstop ended: 0 */
 };
 #define SPR_STATS_INIT { sizeof(struct spr_stats), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 SPR_API SPR_CHECK int spr_channel_stats(const spr_channel *ch, struct spr_stats *out); /* T: any */
