@@ -186,6 +186,8 @@ static int role_held_before_claim(struct rig *r, uint32_t unused)
 static void claim_after_the_seals_scan_is_given_back(void **state)
 {
 	(void)state;
+	if (is_emulated())
+		TEST_SKIP("qemu-user aborts when a child ends while its threads run");
 
 	for (uint32_t embedded = 0; embedded < 2; embedded++) {
 		struct rig r;
