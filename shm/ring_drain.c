@@ -658,8 +658,10 @@ static int lane_drain(struct spr_ring *r, struct spr_ring_lane *lane,
 		struct spr_ring_seg *seg = &r->segs[segment];
 		int err;
 
-		/* One is missing: wait for it, unless it can come no more. */
-		if (lane->begun && seg->ordinal != lane->next_ordinal && !r->sealed && !seg->dead)
+		/* One is missing: wait for it, unless it can come no more. One that this pass has
+		 * put off may be it. */
+		if (lane->begun && seg->ordinal != lane->next_ordinal &&
+		    (r->deferred || (!r->sealed && !seg->dead)))
 			break;
 		lane_enter(r, lane, segment);
 		if (seg->upto > seg->taken && !seg->bad) {
@@ -697,7 +699,8 @@ static int lanes_end(struct spr_ring *r, const struct spr_ring_taker *taker)
 		next = lane->end_next;
 		if (lane->head) {
 			lane->ending = false;
-		} else if (!err && (r->sealed || r->pass - lane->idle_pass >= 2)) {
+		} else if (!err && !r->deferred &&
+		           (r->sealed || r->pass - lane->idle_pass >= 2)) {
 			if (taker->gone)
 				err = taker->gone(taker->arg, lane->id,
 				                  lane->next_seq - lane->base_seq, lane->lost);
